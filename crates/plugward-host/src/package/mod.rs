@@ -1,1 +1,46 @@
-//! placeholder
+//! Packages on disk and what would be started from them: finding a manifest, copying a package into the store,
+//! hashing it, resolving its command, building its environment, and the finished launch plan.
+//!
+//! Everything here reads (and [`copy_package`] writes one folder); nothing here runs a program of a package
+//! (requirement 35). Which folder a package is copied to, when an approval is needed and how a process is started
+//! are decided elsewhere. Trees are untrusted: links are never followed while reading, every walk is bounded in
+//! entries, bytes and depth, and names are escaped before they reach a person.
+
+mod container;
+mod copy;
+mod environment;
+mod error;
+mod hash;
+mod links;
+mod resolve;
+mod source;
+mod tree;
+
+pub use container::{ContainerEngine, ContainerRun};
+pub use copy::copy_package;
+pub use environment::{
+    CHILD_DEFAULTS, DEFAULT_PATH, EnvironmentError, HostEnvironment, PASSED_VARIABLES, build_environment,
+};
+pub use error::{PackageError, PackageLimit};
+pub use hash::{PackageFacts, hash_package, hash_package_within};
+pub use resolve::{CommandPlace, ResolveError, ResolvedExecutable, resolve_command};
+pub use source::{MANIFEST_NAMES, MAX_MANIFEST_BYTES, PackageSource, locate, read_manifest};
+pub use tree::{MAX_PACKAGE_BYTES, MAX_PACKAGE_DEPTH, MAX_PACKAGE_FILES, PackageLimits};
+
+/// A file name or path for people: characters that could forge a line of a message are shown escaped.
+fn shown(path: impl AsRef<std::path::Path>) -> String {
+    plugward_policy::visible(&path.as_ref().to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn a_hostile_name_cannot_forge_a_line_of_a_message() {
+        assert_eq!(shown("plain/ü name.txt"), "plain/ü name.txt");
+        assert_eq!(shown("a\nerror: b"), "a\\u{a}error: b");
+        assert_eq!(shown("\u{1b}[2Jx"), "\\u{1b}[2Jx");
+        assert_eq!(shown("txt.\u{202e}exe"), "txt.\\u{202e}exe");
+    }
+}
