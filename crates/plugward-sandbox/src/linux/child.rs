@@ -1,0 +1,106 @@
+//! From the launcher to the plugin's first instruction.
+//!
+//! Owns the fork and the execution of the plugin, with exactly the arguments and variables given. Refuses a search of
+//! `PATH` and the shell that `execvp` starts for files it cannot execute: what was approved runs, or nothing does.
+
+use std::{
+    ffi::{CString, OsStr},
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, process::CommandExt},
+    },
+    process::{Command, Stdio},
+    ptr,
+};
+
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setpgid};
+
+use super::channel::PASSED_DESCRIPTORS;
+use crate::LaunchSpec;
+
+/// Everything `execve` needs, built before the fork because nothing may be allocated after it.
+struct ExecImage {
+    executable: CString,
+    argv: Vec<CString>,
+    envp: Vec<CString>,
+    argv_pointers: Vec<*const libc::c_char>,
+    envp_pointers: Vec<*const libc::c_char>,
+}
+
+#[allow(unsafe_code, reason = "raw pointers into owned strings")]
+// SAFETY: the pointers point into the heap buffers of `argv` and `envp`, which the same value owns and nothing changes;
+// moving the value to another thread moves neither buffer.
+unsafe impl Send for ExecImage {}
+
+#[allow(unsafe_code, reason = "raw pointers into owned strings")]
+// SAFETY: no method changes anything, see `Send` above.
+unsafe impl Sync for ExecImage {}
+
+impl ExecImage {
+    fn new(spec: &LaunchSpec) -> io::Result<Self> {
+        let argv = spec.argv.iter().map(|argument| c_string(argument)).collect::<io::Result<Vec<_>>>()?;
+        let envp = spec
+            .env
+            .iter()
+            .map(|(name, value)| {
+                let mut variable = name.clone();
+                variable.push("=");
+                variable.push(value);
+                c_string(&variable)
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        let argv_pointers = pointers(&argv);
+        let envp_pointers = pointers(&envp);
+        Ok(Self { executable: c_string(spec.executable.as_os_str())?, argv, envp, argv_pointers, envp_pointers })
+    }
+
+    /// Replaces this process; returns only with the reason why it could not.
+    fn execute(&self) -> io::Error {
+        debug_assert!(self.argv_pointers.len() > self.argv.len() && self.envp_pointers.len() > self.envp.len());
+        #[allow(unsafe_code, reason = "execve with an explicit environment has no safe wrapper")]
+        // SAFETY: all strings are NUL-terminated and owned by `self`; both pointer lists end with a null pointer.
+        unsafe {
+            libc::execve(self.executable.as_ptr(), self.argv_pointers.as_ptr(), self.envp_pointers.as_ptr());
+        }
+        io::Error::last_os_error()
+    }
+}
+
+fn c_string(string: &OsStr) -> io::Result<CString> {
+    CString::new(string.as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// Starts the plugin with `stdio` as descriptors 0, 1 and 2 in the launcher's current directory; returns once its
+/// program executes.
+///
+/// All other descriptors of the launcher are marked close-on-exec. The plugin leads a process group of its own
+/// (requirement 40), and the kernel kills it if the launcher dies.
+pub(super) fn start(spec: &LaunchSpec, stdio: [OwnedFd; PASSED_DESCRIPTORS]) -> io::Result<Pid> {
+    let image = ExecImage::new(spec)?;
+    let launcher = getpid();
+    let [stdin, stdout, stderr] = stdio.map(Stdio::from);
+    let mut command = Command::new(&spec.executable);
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    #[allow(unsafe_code, reason = "the plugin's last preparations happen between fork and exec")]
+    // SAFETY: the launcher has a single thread, so no lock can be held by a thread that the fork does not copy; the
+    // closure makes system calls only and allocates nothing (errors carry a number).
+    unsafe {
+        command.pre_exec(move || {
+            setpgid(None, None)?;
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The launcher may have died before the line above took effect.
+            if getppid() != Some(launcher) {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            // The standard library has set up descriptors and signal mask by now, and reports this error to the parent.
+            Err(image.execute())
+        });
+    }
+    let child = command.spawn()?;
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
+}

@@ -1,0 +1,188 @@
+//! The launcher's beginning: from the first line of `main` to the running plugin.
+//!
+//! Owns the order of preparations, each of which is fatal when it fails: descriptors, single thread, own session,
+//! privileges, signals, specification, working directory, execution. Isolation layers of later levels go between the
+//! last two. Refuses to be more than one thread, and to run when it was not started by a host.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    process::exit,
+    time::Duration,
+};
+
+use rustix::{
+    io::{Errno, fcntl_dupfd_cloexec},
+    net::{SocketType, sockopt::socket_type},
+    process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior, setsid},
+    stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr, stdin},
+    thread::{set_name, set_no_new_privs},
+};
+
+use super::{
+    channel, child,
+    signals::SignalEvents,
+    supervise::Supervision,
+    wire::{self, Record, Step},
+};
+use crate::{LAUNCH_ARGUMENT, LaunchSpec};
+
+/// First descriptor that is not standard input, output or error.
+const FIRST_OTHER_DESCRIPTOR: i32 = 3;
+/// Name of the launcher in process lists; the kernel keeps 15 bytes.
+const PROCESS_NAME: &std::ffi::CStr = c"plugward-launch";
+/// Status after everything that could be done was done and reported.
+const EXIT_DONE: i32 = 0;
+/// Status after a failure that the host was told about.
+const EXIT_FAILED: i32 = 1;
+/// Status when a person started the launcher directly.
+const EXIT_USAGE: i32 = 2;
+
+/// Runs the launcher and never returns if this process was started as one; does nothing otherwise.
+///
+/// Call it in the first lines of `main`, before any thread, runtime or log is set up: the launcher refuses to work with
+/// more than one thread.
+pub fn launcher_main_if_requested() {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == LAUNCH_ARGUMENT) {
+        launcher_main();
+    }
+}
+
+/// Runs the launcher on the control socket that is descriptor 0. For programs that recognise by other means than
+/// [`LAUNCH_ARGUMENT`] that they are the launcher.
+pub fn launcher_main() -> ! {
+    exit(run())
+}
+
+/// A preparation that failed.
+struct Failure {
+    step: Step,
+    errno: i32,
+}
+
+impl Failure {
+    fn at<E: Into<io::Error>>(step: Step) -> impl FnOnce(E) -> Self {
+        move |error| Self { step, errno: error.into().raw_os_error().unwrap_or(0) }
+    }
+}
+
+fn run() -> i32 {
+    if socket_type(stdin()) != Ok(SocketType::STREAM) {
+        let text = format!("plugward: `{LAUNCH_ARGUMENT}` is for plugward's own use; run `plugward help`\n");
+        let _best_effort = rustix::io::write(stderr(), text.as_bytes());
+        return EXIT_USAGE;
+    }
+    let control = match take_descriptors() {
+        Ok(control) => control,
+        Err(failure) => return report_failure(stdin(), &failure),
+    };
+    match prepare_and_start(&control) {
+        Ok(Some((signals, main, kill_after))) => {
+            Supervision::new(control, signals, main, kill_after).run();
+            EXIT_DONE
+        }
+        // The host left before it said what to start.
+        Ok(None) => EXIT_DONE,
+        Err(failure) => report_failure(control.as_fd(), &failure),
+    }
+}
+
+fn report_failure(control: BorrowedFd<'_>, failure: &Failure) -> i32 {
+    let record = Record::Failed { step: failure.step, errno: failure.errno };
+    // A host that cannot be told has left; there is nothing to clean up before the plugin runs.
+    let _host_left = channel::send_short(control, &record.encode());
+    EXIT_FAILED
+}
+
+/// Leaves the control socket, out of the way of descriptors 0 to 2, as the only open descriptor.
+fn take_descriptors() -> Result<OwnedFd, Failure> {
+    close_other_descriptors().map_err(Failure::at(Step::Descriptors))?;
+    let control = fcntl_dupfd_cloexec(stdin(), FIRST_OTHER_DESCRIPTOR).map_err(Failure::at(Step::Descriptors))?;
+    let null = File::options().read(true).write(true).open("/dev/null").map_err(Failure::at(Step::Descriptors))?;
+    dup2_stdin(&null).map_err(Failure::at(Step::Descriptors))?;
+    dup2_stdout(&null).map_err(Failure::at(Step::Descriptors))?;
+    dup2_stderr(&null).map_err(Failure::at(Step::Descriptors))?;
+    Ok(control)
+}
+
+/// Closes what the host's own starter leaked into the host, so that the plugin cannot find it.
+fn close_other_descriptors() -> io::Result<()> {
+    #[allow(unsafe_code, reason = "close_range has no safe wrapper")]
+    // SAFETY: this is the only thread and nothing in this process has opened a descriptor yet, so none that some value
+    // owns is closed under it.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, FIRST_OTHER_DESCRIPTOR, libc::c_uint::MAX, 0) };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() != Some(libc::ENOSYS) {
+        return Err(error);
+    }
+    // Kernels before 5.9. The list is complete before the first descriptor is closed, and so is its own directory.
+    let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|descriptor| *descriptor >= FIRST_OTHER_DESCRIPTOR)
+        .collect();
+    for descriptor in open {
+        #[allow(unsafe_code, reason = "closing descriptors by number")]
+        // SAFETY: as above; the descriptor of the listing itself is closed already and fails harmlessly.
+        unsafe {
+            libc::close(descriptor);
+        }
+    }
+    Ok(())
+}
+
+type Started = (SignalEvents, rustix::process::Pid, Duration);
+
+fn prepare_and_start(control: &OwnedFd) -> Result<Option<Started>, Failure> {
+    refuse_more_threads()?;
+    setsid().map_err(Failure::at(Step::Session))?;
+    set_child_subreaper(Some(getpid())).map_err(Failure::at(Step::Session))?;
+    // The name is for people who look at process lists; without it the launcher works all the same.
+    let _unnamed = set_name(PROCESS_NAME);
+    // The specification may hold secrets: no other process of this user may read the launcher's memory.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::at(Step::Privileges))?;
+    set_no_new_privs(true).map_err(Failure::at(Step::Privileges))?;
+    let signals = SignalEvents::take_over().map_err(Failure::at(Step::Signals))?;
+
+    let Some((spec, stdio)) = receive_spec(control)? else { return Ok(None) };
+    let kill_after = spec.stop.kill_after;
+    std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
+    let main = child::start(&spec, stdio).map_err(Failure::at(Step::Exec))?;
+    // The launcher must not keep a file system busy; a missing root directory is no reason to end the plugin.
+    let _busy = std::env::set_current_dir("/");
+    // If the host has left by now, the supervision sees it at once and ends the tree.
+    let _host_left =
+        channel::send_short(control.as_fd(), &Record::Started { pid: main.as_raw_nonzero().get() }.encode());
+    Ok(Some((signals, main, kill_after)))
+}
+
+/// A second thread could hold a lock across the fork, or escape layers that hold for one thread only.
+fn refuse_more_threads() -> Result<(), Failure> {
+    let threads = std::fs::read_dir("/proc/self/task").map_err(Failure::at(Step::Threads))?.count();
+    if threads == 1 { Ok(()) } else { Err(Failure::at(Step::Threads)(Errno::OPNOTSUPP)) }
+}
+
+type Received = (LaunchSpec, [OwnedFd; channel::PASSED_DESCRIPTORS]);
+
+fn receive_spec(control: &OwnedFd) -> Result<Option<Received>, Failure> {
+    let malformed = |_| Failure { step: Step::Spec, errno: 0 };
+    let mut descriptors = Vec::new();
+    let mut receive = |buffer: &mut [u8]| {
+        channel::receive_exact(control.as_fd(), buffer, &mut descriptors).map_err(Failure::at(Step::Spec))
+    };
+    let mut header = [0; wire::HEADER_BYTES];
+    if !receive(&mut header)? {
+        return Ok(None);
+    }
+    let mut body = vec![0; wire::spec_length(header).map_err(malformed)?];
+    if !receive(&mut body)? {
+        return Ok(None);
+    }
+    let spec = wire::decode_spec(&body).map_err(malformed)?;
+    let stdio = descriptors.try_into().map_err(|_| Failure { step: Step::Spec, errno: 0 })?;
+    Ok(Some((spec, stdio)))
+}

@@ -1,0 +1,246 @@
+//! The host's side of a start: pipes, launcher, specification, answer.
+//!
+//! Owns the order of these steps and their failures, after each of which nothing of the start is left. Refuses forking
+//! the host itself: the launcher starts by `posix_spawn`, whose cost does not grow with the host's memory.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::PollFlags,
+    fs::{Mode, OFlags, open},
+    io::{Errno, fcntl_dupfd_cloexec},
+    net::{AddressFamily, SocketFlags, SocketType, socketpair},
+    pipe::{PipeFlags, pipe_with},
+};
+
+use super::{
+    channel,
+    process::{Ended, PluginProcess, RecordReader},
+    wire::{self, Record, Step},
+};
+use crate::{LAUNCH_ARGUMENT, LaunchSpec, OsCause, SpawnError};
+
+/// Longest time from starting the launcher to its answer. It takes 2 ms on an idle machine; the limit is there for
+/// one that is swapping, and for executables on a file system that hangs.
+const START_LIMIT: Duration = Duration::from_secs(15);
+/// Lowest number of the descriptor through which the launcher is executed. Descriptors 0 to 2 are replaced before the
+/// execution and would no longer lead to the program.
+const FIRST_SAFE_DESCRIPTOR: i32 = 3;
+
+/// Starts plugins through launcher processes.
+#[derive(Debug)]
+pub struct Launcher {
+    program: Program,
+    arguments: Vec<OsString>,
+}
+
+#[derive(Debug)]
+enum Program {
+    /// Kept open, so that an upgrade on disk cannot replace the launcher under a running host.
+    Open(OwnedFd),
+    At(PathBuf),
+}
+
+/// A plugin that was started, with the host's ends of its pipes. All are close-on-exec and in blocking mode.
+#[derive(Debug)]
+pub struct Spawned {
+    /// Write end of the plugin's standard input.
+    pub stdin: OwnedFd,
+    /// Read end of the plugin's standard output.
+    pub stdout: OwnedFd,
+    /// Read end of the plugin's standard error (requirement 79).
+    pub stderr: OwnedFd,
+    /// The handle; dropping it kills the plugin's tree.
+    pub process: PluginProcess,
+}
+
+/// The plugin's ends and the host's ends of the three pipes.
+struct Pipes {
+    plugin: [OwnedFd; channel::PASSED_DESCRIPTORS],
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl Launcher {
+    /// Uses the running executable, whose `main` calls
+    /// [`launcher_main_if_requested`](crate::launcher_main_if_requested) first.
+    ///
+    /// # Errors
+    /// [`SpawnError::Launcher`] if `/proc` is not mounted or no descriptor is left.
+    pub fn current_exe() -> Result<Self, SpawnError> {
+        let cannot = launcher_failure("open its own executable through `/proc`");
+        let opened = open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(&cannot)?;
+        let program = if opened.as_raw_fd() < FIRST_SAFE_DESCRIPTOR {
+            fcntl_dupfd_cloexec(&opened, FIRST_SAFE_DESCRIPTOR).map_err(&cannot)?
+        } else {
+            opened
+        };
+        Ok(Self { program: Program::Open(program), arguments: vec![LAUNCH_ARGUMENT.into()] })
+    }
+
+    /// Uses another executable, started with `arguments` (after its own name), which make it call
+    /// [`launcher_main`](crate::launcher_main).
+    pub fn at<A: Into<OsString>>(path: impl Into<PathBuf>, arguments: impl IntoIterator<Item = A>) -> Self {
+        Self { program: Program::At(path.into()), arguments: arguments.into_iter().map(Into::into).collect() }
+    }
+
+    /// Starts a plugin and returns once its program executes. Blocks for a few milliseconds, 15 seconds at most.
+    ///
+    /// # Errors
+    /// Whatever fails, up to and including the execution of the program, is reported here with its step and path, and
+    /// no process is left.
+    pub fn spawn(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
+        spec.check()?;
+        let deadline = Instant::now() + START_LIMIT;
+        let pipes = Pipes::open().map_err(launcher_failure("open a pipe"))?;
+        let (control, launcher_end) = control_pair().map_err(launcher_failure("open its control socket"))?;
+        let mut launcher = Unconfirmed(Some(self.start(launcher_end)?));
+
+        let Pipes { plugin, stdin, stdout, stderr } = pipes;
+        let [a, b, c] = &plugin;
+        let sent = channel::send_with_descriptors(
+            control.as_fd(),
+            &wire::encode_spec(spec),
+            &[a.as_fd(), b.as_fd(), c.as_fd()],
+            deadline,
+        );
+        // The host's copies would keep the plugin's pipes open after its end.
+        drop(plugin);
+        // A launcher that failed early has closed the socket; its record, if any, says more than the failed sending.
+        if let Err(error) = sent
+            && !matches!(Errno::from_io_error(&error), Some(Errno::PIPE | Errno::CONNRESET))
+        {
+            return Err(silent_or("send the specification", error));
+        }
+
+        let mut reader = RecordReader::default();
+        match wait_for_record(&control, &mut reader, deadline)? {
+            Some(Record::Started { pid }) => {
+                let pid = u32::try_from(pid).unwrap_or_default();
+                let launcher = launcher.confirm()?;
+                let process = PluginProcess::new(control, launcher, reader, pid, spec.stop);
+                Ok(Spawned { stdin, stdout, stderr, process })
+            }
+            Some(Record::Failed { step, errno }) => Err(refused(spec, step, OsCause { errno })),
+            Some(Record::MainExit(_) | Record::Gone { .. }) | None => Err(launcher.lost()),
+        }
+    }
+
+    fn start(&self, launcher_end: OwnedFd) -> Result<Child, SpawnError> {
+        let path = match &self.program {
+            // The new process has the same descriptors until its execution closes them, so the number is valid there.
+            Program::Open(descriptor) => PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd())),
+            Program::At(path) => path.clone(),
+        };
+        let mut command = Command::new(path);
+        // No setting that would make the standard library fork instead of `posix_spawn`.
+        command
+            .args(&self.arguments)
+            .env_clear()
+            .current_dir(Path::new("/"))
+            .stdin(Stdio::from(launcher_end))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.spawn().map_err(launcher_failure("be started"))
+    }
+}
+
+impl Pipes {
+    fn open() -> Result<Self, Errno> {
+        let (plugin_stdin, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stdout, plugin_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stderr, plugin_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok(Self { plugin: [plugin_stdin, plugin_stdout, plugin_stderr], stdin, stdout, stderr })
+    }
+}
+
+/// The host's end does not block: the host must never wait for a launcher.
+fn control_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (host, launcher) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::io::ioctl_fionbio(&host, true)?;
+    Ok((host, launcher))
+}
+
+/// The first record, or `None` if the launcher ended without one.
+fn wait_for_record(
+    control: &OwnedFd,
+    reader: &mut RecordReader,
+    deadline: Instant,
+) -> Result<Option<Record>, SpawnError> {
+    loop {
+        match reader.next(control.as_fd()) {
+            Ok(Some(record)) => return Ok(Some(record)),
+            Err(Ended) => return Ok(None),
+            Ok(None) => channel::wait_until(control.as_fd(), PollFlags::IN, Some(deadline))
+                .map_err(|error| silent_or("wait for the plugin", error))?,
+        }
+    }
+}
+
+fn silent_or(action: &'static str, error: io::Error) -> SpawnError {
+    if error.kind() == io::ErrorKind::TimedOut {
+        let limit_ms = u64::try_from(START_LIMIT.as_millis()).unwrap_or(u64::MAX);
+        SpawnError::LauncherSilent { limit_ms }
+    } else {
+        launcher_failure(action)(error)
+    }
+}
+
+fn launcher_failure<E: Into<io::Error>>(action: &'static str) -> impl Fn(E) -> SpawnError {
+    move |error| SpawnError::Launcher { action, cause: OsCause::from(error.into()) }
+}
+
+fn refused(spec: &LaunchSpec, step: Step, cause: OsCause) -> SpawnError {
+    match step {
+        Step::Cwd => SpawnError::Cwd { path: spec.cwd.clone(), cause },
+        Step::Exec => {
+            let hint = match Errno::from_raw_os_error(cause.errno) {
+                // The file is there, so what is missing is what it needs to run.
+                Errno::NOENT if spec.executable.exists() => " (the interpreter or loader it names is missing)",
+                Errno::NOEXEC => " (neither a program of this machine nor a script that begins with `#!`)",
+                Errno::ACCESS if spec.executable.is_dir() => " (it is a directory)",
+                Errno::ACCESS => " (it is not marked executable, or a directory above it is closed)",
+                _ => "",
+            };
+            SpawnError::Exec { path: spec.executable.clone(), cause, hint }
+        }
+        _ => SpawnError::Launcher { action: step.action(), cause },
+    }
+}
+
+/// A launcher that has not reported a running plugin. Dropping it ends it; the kernel then ends the plugin if there is
+/// one already.
+struct Unconfirmed(Option<Child>);
+
+impl Unconfirmed {
+    fn confirm(&mut self) -> Result<Child, SpawnError> {
+        self.0.take().ok_or(SpawnError::LauncherLost { status: "taken twice".to_owned() })
+    }
+
+    /// The launcher has closed its socket without an answer.
+    fn lost(&mut self) -> SpawnError {
+        let status = self.0.take().and_then(|mut launcher| {
+            // It may have closed the socket and live on, and nobody could control it then.
+            let _ended = launcher.kill();
+            launcher.wait().ok()
+        });
+        SpawnError::LauncherLost { status: status.map_or_else(|| "status unknown".to_owned(), |it| it.to_string()) }
+    }
+}
+
+impl Drop for Unconfirmed {
+    fn drop(&mut self) {
+        if let Some(mut launcher) = self.0.take() {
+            let _ended = launcher.kill();
+            let _collected = launcher.wait();
+        }
+    }
+}

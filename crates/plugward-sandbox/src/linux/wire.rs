@@ -1,0 +1,252 @@
+//! Bytes on the control socket between host and launcher, both of the same build.
+//!
+//! Owns the encoding of the specification (host to launcher, once) and of the fixed-size reports (launcher to host).
+//! Refuses lengths beyond its limits and trailing bytes; it does no input or output.
+//!
+//! ```text
+//! host -> launcher   u32 length, specification; then one byte per order
+//! launcher -> host   records of RECORD_BYTES: tag, i32, u32 (little endian)
+//! ```
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    time::Duration,
+};
+
+use crate::{LaunchSpec, MainExit, StopGrace, spec::MAX_SPEC_BYTES};
+
+/// Size of the length in front of the specification.
+pub(super) const HEADER_BYTES: usize = 4;
+/// Size of each report.
+pub(super) const RECORD_BYTES: usize = 9;
+/// Order: ask every process of the tree to terminate.
+pub(super) const ORDER_TERMINATE: u8 = b'T';
+/// Order: kill the whole tree and end.
+pub(super) const ORDER_KILL: u8 = b'K';
+
+/// The bytes cannot be a message of this build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// What the launcher tells the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Record {
+    /// The plugin's program is executing, with this process id.
+    Started { pid: i32 },
+    /// Nothing was started.
+    Failed { step: Step, errno: i32 },
+    /// The plugin's main process ended; its tree is being ended.
+    MainExit(MainExit),
+    /// The launcher is done and ends now.
+    Gone { survivors: i32, leftovers_killed: u32 },
+}
+
+/// Launcher steps before the plugin executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Descriptors,
+    Threads,
+    Session,
+    Privileges,
+    Signals,
+    Spec,
+    Cwd,
+    Exec,
+}
+
+impl Step {
+    const ALL: [Self; 8] = [
+        Self::Descriptors,
+        Self::Threads,
+        Self::Session,
+        Self::Privileges,
+        Self::Signals,
+        Self::Spec,
+        Self::Cwd,
+        Self::Exec,
+    ];
+
+    /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
+    pub(super) const fn action(self) -> &'static str {
+        match self {
+            Self::Descriptors => "put its descriptors in order",
+            Self::Threads => "make sure that it has a single thread",
+            Self::Session => "start its own session",
+            Self::Privileges => "give up gaining privileges",
+            Self::Signals => "take over its signals",
+            Self::Spec => "read the specification",
+            Self::Cwd => "enter the working directory",
+            Self::Exec => "execute the plugin",
+        }
+    }
+}
+
+impl Record {
+    pub(super) fn encode(self) -> [u8; RECORD_BYTES] {
+        let (tag, first, second) = match self {
+            Self::Started { pid } => (1, pid, 0),
+            Self::Failed { step, errno } => (2, errno, step as u32),
+            Self::MainExit(MainExit::Code(code)) => (3, code, 0),
+            Self::MainExit(MainExit::Signal(signal)) => (3, signal, 1),
+            Self::MainExit(MainExit::Unknown) => (3, 0, 2),
+            Self::Gone { survivors, leftovers_killed } => (4, survivors, leftovers_killed),
+        };
+        let mut bytes = [0; RECORD_BYTES];
+        bytes[0] = tag;
+        bytes[1..5].copy_from_slice(&i32::to_le_bytes(first));
+        bytes[5..9].copy_from_slice(&u32::to_le_bytes(second));
+        bytes
+    }
+
+    pub(super) fn decode(bytes: [u8; RECORD_BYTES]) -> Result<Self, Malformed> {
+        let [tag, a, b, c, d, e, f, g, h] = bytes;
+        let first = i32::from_le_bytes([a, b, c, d]);
+        let second = u32::from_le_bytes([e, f, g, h]);
+        Ok(match (tag, second) {
+            (1, _) => Self::Started { pid: first },
+            (2, step) => {
+                let step = Step::ALL.into_iter().find(|known| *known as u32 == step).ok_or(Malformed)?;
+                Self::Failed { step, errno: first }
+            }
+            (3, 0) => Self::MainExit(MainExit::Code(first)),
+            (3, 1) => Self::MainExit(MainExit::Signal(first)),
+            (3, 2) => Self::MainExit(MainExit::Unknown),
+            (4, leftovers_killed) => Self::Gone { survivors: first, leftovers_killed },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+/// The specification with its length in front. The caller has checked it, so every length fits.
+pub(super) fn encode_spec(spec: &LaunchSpec) -> Vec<u8> {
+    let mut out = vec![0; HEADER_BYTES];
+    for duration in [spec.stop.term_after, spec.stop.kill_after] {
+        let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        out.extend_from_slice(&ms.to_le_bytes());
+    }
+    put_string(&mut out, spec.executable.as_os_str());
+    put_string(&mut out, spec.cwd.as_os_str());
+    put_count(&mut out, spec.argv.len());
+    for argument in &spec.argv {
+        put_string(&mut out, argument);
+    }
+    put_count(&mut out, spec.env.len());
+    for (name, value) in &spec.env {
+        put_string(&mut out, name);
+        put_string(&mut out, value);
+    }
+    let length = u32::try_from(out.len() - HEADER_BYTES).unwrap_or(u32::MAX);
+    out[..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
+    out
+}
+
+/// Length of the specification that follows the header.
+pub(super) fn spec_length(header: [u8; HEADER_BYTES]) -> Result<usize, Malformed> {
+    let length = usize::try_from(u32::from_le_bytes(header)).map_err(|_| Malformed)?;
+    if length > MAX_SPEC_BYTES { Err(Malformed) } else { Ok(length) }
+}
+
+/// The specification without its header.
+pub(super) fn decode_spec(bytes: &[u8]) -> Result<LaunchSpec, Malformed> {
+    let mut rest = bytes;
+    let term_after = Duration::from_millis(take_u64(&mut rest)?);
+    let kill_after = Duration::from_millis(take_u64(&mut rest)?);
+    let executable = take_string(&mut rest)?.into();
+    let cwd = take_string(&mut rest)?.into();
+    let mut argv = Vec::new();
+    for _ in 0..take_u32(&mut rest)? {
+        argv.push(take_string(&mut rest)?);
+    }
+    let mut env = Vec::new();
+    for _ in 0..take_u32(&mut rest)? {
+        env.push((take_string(&mut rest)?, take_string(&mut rest)?));
+    }
+    if !rest.is_empty() {
+        return Err(Malformed);
+    }
+    Ok(LaunchSpec { executable, argv, cwd, env, stop: StopGrace { term_after, kill_after } })
+}
+
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    out.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+fn put_string(out: &mut Vec<u8>, string: &OsStr) {
+    put_count(out, string.len());
+    out.extend_from_slice(string.as_bytes());
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Malformed> {
+    let (head, tail) = rest.split_first_chunk::<N>().ok_or(Malformed)?;
+    *rest = tail;
+    Ok(*head)
+}
+
+fn take_u32(rest: &mut &[u8]) -> Result<u32, Malformed> {
+    take(rest).map(u32::from_le_bytes)
+}
+
+fn take_u64(rest: &mut &[u8]) -> Result<u64, Malformed> {
+    take(rest).map(u64::from_le_bytes)
+}
+
+fn take_string(rest: &mut &[u8]) -> Result<OsString, Malformed> {
+    let length = usize::try_from(take_u32(rest)?).map_err(|_| Malformed)?;
+    let (head, tail) = rest.split_at_checked(length).ok_or(Malformed)?;
+    *rest = tail;
+    Ok(OsString::from_vec(head.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> LaunchSpec {
+        LaunchSpec {
+            executable: "/bin/x".into(),
+            argv: vec!["x".into(), "".into(), OsString::from_vec(vec![0xff, b' ', b'\n'])],
+            cwd: "/srv".into(),
+            env: vec![("A".into(), "1".into()), ("EMPTY".into(), "".into())],
+            stop: StopGrace { term_after: Duration::from_millis(1500), kill_after: Duration::from_secs(3) },
+        }
+    }
+
+    /// An argument that is not UTF-8, or empty, must arrive as it was approved.
+    #[test]
+    fn specification_survives_byte_for_byte() {
+        let encoded = encode_spec(&spec());
+        let (header, body) = encoded.split_first_chunk().unwrap();
+        assert_eq!(spec_length(*header), Ok(body.len()));
+        assert_eq!(decode_spec(body), Ok(spec()));
+    }
+
+    /// A cut or padded message must not start a shortened command.
+    #[test]
+    fn any_other_length_is_refused() {
+        let encoded = encode_spec(&spec());
+        let body = &encoded[HEADER_BYTES..];
+        for length in 0..body.len() {
+            assert_eq!(decode_spec(&body[..length]), Err(Malformed), "cut at {length}");
+        }
+        assert_eq!(decode_spec(&[body, &[0]].concat()), Err(Malformed));
+        assert_eq!(spec_length(u32::MAX.to_le_bytes()), Err(Malformed));
+    }
+
+    #[test]
+    fn records_survive_and_unknown_ones_are_refused() {
+        let mut records = vec![
+            Record::Started { pid: 77 },
+            Record::MainExit(MainExit::Code(-1)),
+            Record::MainExit(MainExit::Signal(9)),
+            Record::MainExit(MainExit::Unknown),
+            Record::Gone { survivors: 2, leftovers_killed: 5 },
+        ];
+        records.extend(Step::ALL.map(|step| Record::Failed { step, errno: 13 }));
+        for record in records {
+            assert_eq!(Record::decode(record.encode()), Ok(record));
+        }
+        assert_eq!(Record::decode([0; RECORD_BYTES]), Err(Malformed));
+        assert_eq!(Record::decode([2, 0, 0, 0, 0, 200, 0, 0, 0]), Err(Malformed));
+    }
+}
