@@ -1,1 +1,31 @@
-//! placeholder
+//! What a plugin says about itself and what it may do, as pure values. Owns the manifest and its
+//! reading, identifiers, permissions, decisions with their explanation, the digest of what a person
+//! agreed to, exposed tool names, which values are secret, and the legal moves between states.
+//! Refuses file systems, environments, processes and clocks: everything comes in as an argument, so
+//! every rule here can be tested by a table.
+
+mod decision;
+mod expand;
+mod id;
+mod manifest;
+mod permission;
+mod secret;
+mod state;
+mod visible;
+
+pub use decision::{Decision, DecisionInput, ReasonStep, StandingAnswer, decide};
+pub use expand::{ExpandBackendError, ExpandError, ExpandedBackend, FieldError, expand, expand_backend};
+pub use id::{
+    Digest, IdError, PERMISSION_NAME_BYTES_MAX, PLUGIN_ID_BYTES_MAX, PermissionName, PluginId,
+    REMOTE_TOOL_NAME_BYTES_MAX, RemoteToolName, ToolId,
+};
+pub use manifest::{
+    Backend, CONCURRENT_CALLS_DEFAULT, Diagnostic, MANIFEST_BYTES_MAX, MESSAGE_BYTES_DEFAULT, Manifest, ManifestError,
+    ManifestErrorKind, NamePattern, ParsedManifest, PatternError, QUEUED_CALLS_DEFAULT, RESULT_BYTES_DEFAULT,
+    RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, SandboxLevel, Severity, StdoutMode,
+    TOOL_TIMEOUT_DEFAULT, ToolFilter, UnknownSandboxLevel, parse_manifest,
+};
+pub use permission::{Catalogue, Effect, GrantSet, UnknownEffect};
+pub use secret::{SECRET_BYTES_MIN, is_secret_name, secret_values};
+pub use state::{HostStatus, IllegalMove, PluginStatus, UnknownStatus};
+pub use visible::visible;

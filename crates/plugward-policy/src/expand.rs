@@ -1,0 +1,217 @@
+//! `${NAME}` in a backend's texts. Owns the reference syntax and its errors with the field they are
+//! in. Refuses bare `$NAME`, nesting and recursion: what a variable holds is never looked at again,
+//! so a value cannot smuggle in a reference. Reads no environment: the caller's lookup does.
+
+use std::fmt;
+
+use crate::manifest::Backend;
+use crate::secret;
+use crate::visible::quoted;
+
+/// A reference that cannot be replaced.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExpandError {
+    /// The variable has no value and the reference no default.
+    #[error("variable `{name}` is not set")]
+    MissingVariable {
+        /// The variable.
+        name: String,
+    },
+    /// `${` that does not begin a reference.
+    #[error(
+        "reference {} is not valid: write `${{NAME}}` or `${{NAME:-default}}`, or `$${{` for a literal `${{`",
+        quoted(.text)
+    )]
+    MalformedReference {
+        /// The text from `${` on.
+        text: String,
+    },
+}
+
+/// A piece of a text.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece<'a> {
+    Literal(&'a str),
+    Reference { name: &'a str, default: Option<&'a str> },
+}
+
+/// Replaces every `${NAME}` and `${NAME:-default}` in `text`; `$${` becomes `${`, and a `$` before
+/// anything else stays. The default also stands in for a value that is empty.
+///
+/// # Errors
+/// [`ExpandError`] for the first reference that cannot be replaced.
+///
+/// ```
+/// let lookup = |name: &str| (name == "USER").then(|| "ann".to_owned());
+/// let text = plugward_policy::expand("--user=${USER} ${SHELL:-sh} $${USER} $USER", lookup);
+/// assert_eq!(text.unwrap(), "--user=ann sh ${USER} $USER");
+/// ```
+pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, ExpandError> {
+    let mut expanded = String::with_capacity(text.len());
+    for piece in pieces(text)? {
+        match piece {
+            Piece::Literal(literal) => expanded.push_str(literal),
+            Piece::Reference { name, default } => expanded.push_str(&value(name, default, &lookup)?),
+        }
+    }
+    Ok(expanded)
+}
+
+/// Whether every reference in `text` has the right form, without replacing any.
+pub(crate) fn check_references(text: &str) -> Result<(), ExpandError> {
+    pieces(text).map(|_| ())
+}
+
+fn value(name: &str, default: Option<&str>, lookup: impl Fn(&str) -> Option<String>) -> Result<String, ExpandError> {
+    match (lookup(name), default) {
+        (Some(value), Some(default)) if value.is_empty() => Ok(default.to_owned()),
+        (Some(value), _) => Ok(value),
+        (None, Some(default)) => Ok(default.to_owned()),
+        (None, None) => Err(ExpandError::MissingVariable { name: name.to_owned() }),
+    }
+}
+
+fn pieces(text: &str) -> Result<Vec<Piece<'_>>, ExpandError> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        if rest[..start].ends_with('$') {
+            // `$${`: the first `$` goes, the rest is literal.
+            pieces.push(Piece::Literal(&rest[..start - 1]));
+            pieces.push(Piece::Literal("${"));
+            rest = &rest[start + 2..];
+            continue;
+        }
+        pieces.push(Piece::Literal(&rest[..start]));
+        let malformed = || ExpandError::MalformedReference { text: rest[start..].to_owned() };
+        let inner = &rest[start + 2..];
+        let end = inner.find('}').ok_or_else(malformed)?;
+        let (name, default) = match inner[..end].split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (&inner[..end], None),
+        };
+        if !is_variable_name(name) || default.is_some_and(|default| default.contains("${")) {
+            return Err(malformed());
+        }
+        pieces.push(Piece::Reference { name, default });
+        rest = &inner[end + 1..];
+    }
+    pieces.push(Piece::Literal(rest));
+    Ok(pieces)
+}
+
+fn is_variable_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// A backend whose references are replaced: what is really run.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExpandedBackend {
+    /// The executable.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables set for it, in the order of the manifest.
+    pub env: Vec<(String, String)>,
+    /// Names in `env` whose values are secret whatever the name looks like.
+    pub secret_env: Vec<String>,
+    /// Working directory; the package's folder when absent.
+    pub cwd: Option<String>,
+    /// What variables with a secret's name put into command, arguments, variables or directory.
+    secret_substitutions: Vec<String>,
+}
+
+impl ExpandedBackend {
+    /// Every value in here that must not be shown, logged or stored; see
+    /// [`secret_values`](crate::secret_values).
+    #[must_use]
+    pub fn secret_values(&self) -> Vec<String> {
+        secret::secret_values(self)
+    }
+
+    pub(crate) fn secret_substitutions(&self) -> &[String] {
+        &self.secret_substitutions
+    }
+}
+
+impl fmt::Debug for ExpandedBackend {
+    /// Names only: here the secrets are in place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.env.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("ExpandedBackend").field("args", &self.args.len()).field("env", &names).finish_non_exhaustive()
+    }
+}
+
+/// One reference that cannot be replaced, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}`: {error}")]
+pub struct FieldError {
+    /// The field of the backend, like `args[1]` or `env.API_KEY`.
+    pub field: String,
+    /// What is wrong there.
+    pub error: ExpandError,
+}
+
+/// Every field of a backend that cannot be expanded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpandBackendError {
+    /// The fields in the order of the manifest; at least one.
+    pub fields: Vec<FieldError>,
+}
+
+impl fmt::Display for ExpandBackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, field) in self.fields.iter().enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            write!(f, "{field}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ExpandBackendError {}
+
+/// Replaces the references in command, arguments, variables and directory of `backend`.
+///
+/// # Errors
+/// [`ExpandBackendError`] with every field that has a missing variable or a malformed reference.
+pub fn expand_backend(
+    backend: &Backend,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<ExpandedBackend, ExpandBackendError> {
+    let mut fields = Vec::new();
+    let mut take = |field: String, text: &str| {
+        expand(text, &lookup).unwrap_or_else(|error| {
+            fields.push(FieldError { field, error });
+            String::new()
+        })
+    };
+    let command = take("command".to_owned(), &backend.command);
+    let numbered = backend.args.iter().enumerate();
+    let args = numbered.map(|(index, arg)| take(format!("args[{index}]"), arg)).collect();
+    let variables = backend.env.iter();
+    let env = variables.map(|(name, value)| (name.clone(), take(format!("env.{name}"), value))).collect();
+    let cwd = backend.cwd.as_deref().map(|cwd| take("cwd".to_owned(), cwd));
+    if !fields.is_empty() {
+        return Err(ExpandBackendError { fields });
+    }
+    let texts = std::iter::once(&backend.command)
+        .chain(&backend.args)
+        .chain(backend.env.iter().map(|(_, value)| value))
+        .chain(&backend.cwd);
+    let mut secret_substitutions = Vec::new();
+    for text in texts {
+        for piece in pieces(text).unwrap_or_default() {
+            if let Piece::Reference { name, default } = piece
+                && secret::is_secret_name(name)
+                && let Ok(value) = value(name, default, &lookup)
+            {
+                secret_substitutions.push(value);
+            }
+        }
+    }
+    Ok(ExpandedBackend { command, args, env, secret_env: backend.secret_env.clone(), cwd, secret_substitutions })
+}
