@@ -1,5 +1,5 @@
 //! Packages on disk and what would be started from them: finding a manifest, copying a package into the store,
-//! hashing it, resolving its command, building its environment, and the finished launch plan.
+//! hashing it, resolving its command, building its environment, and the finished [`LaunchPlan`].
 //!
 //! Everything here reads (and [`copy_package`] writes one folder); nothing here runs a program of a package
 //! (requirement 35). Which folder a package is copied to, when an approval is needed and how a process is started
@@ -12,6 +12,7 @@ mod environment;
 mod error;
 mod hash;
 mod links;
+mod plan;
 mod resolve;
 mod source;
 mod tree;
@@ -23,6 +24,7 @@ pub use environment::{
 };
 pub use error::{PackageError, PackageLimit};
 pub use hash::{PackageFacts, hash_package, hash_package_within};
+pub use plan::{LaunchPlan, PlanError, PlanInput, plan};
 pub use resolve::{CommandPlace, ResolveError, ResolvedExecutable, resolve_command};
 pub use source::{MANIFEST_NAMES, MAX_MANIFEST_BYTES, PackageSource, locate, read_manifest};
 pub use tree::{MAX_PACKAGE_BYTES, MAX_PACKAGE_DEPTH, MAX_PACKAGE_FILES, PackageLimits};

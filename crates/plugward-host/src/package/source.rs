@@ -14,8 +14,8 @@ use super::error::PackageError;
 /// Names a package's manifest may have, in the order they are looked for.
 pub const MANIFEST_NAMES: [&str; 3] = ["plugin.yaml", "plugin.yml", "plugin.json"];
 
-/// Largest manifest in bytes: room for hundreds of declared tools, and far below what would make parsing slow.
-pub const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
+/// Largest manifest that is read, in bytes: what the parser takes.
+pub const MAX_MANIFEST_BYTES: u64 = plugward_policy::MANIFEST_BYTES_MAX as u64;
 
 /// A package as it lies on disk, before anything of it was copied or run.
 #[derive(Debug, Clone, PartialEq, Eq)]
