@@ -1,1 +1,59 @@
-fn main() {}
+//! `cargo xtask`: the chores of this repository in Rust, so that a clone needs nothing but cargo to start. Owns tidy
+//! checks, the one test command, and the checks against real servers and clients. Refuses to be a build system: cargo
+//! builds.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for terminals and CI logs")]
+
+mod driver;
+mod packages;
+mod process;
+mod real_clients;
+mod real_servers;
+mod test;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+usage: cargo xtask COMMAND
+
+  test [--quick]      everything that must pass before a commit counts; --quick leaves out real servers and clients
+  tidy [--verbose]    rules about the shape of the repository; --verbose also names what is close to a limit
+  real-servers        runs published MCP servers through plugward, from install to remove
+  real-clients        lets published MCP clients call tools through `plugward serve --stdio`
+  help                this text
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match dispatch(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(words: &[&str]) -> Result<()> {
+    match words {
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            return Ok(());
+        }
+        _ => process::become_reaper()?,
+    }
+    match words {
+        ["test"] => test::run(false),
+        ["test", "--quick"] => test::run(true),
+        ["real-servers"] => real_servers::run(),
+        ["real-clients"] => real_clients::run(),
+        ["tidy"] => tidy::run(false),
+        ["tidy", "--verbose"] => tidy::run(true),
+        _ => bail!("`{}` is no command\n\n{HELP}", words.join(" ")),
+    }
+}
