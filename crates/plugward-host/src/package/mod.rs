@@ -6,6 +6,7 @@
 //! are decided elsewhere. Trees are untrusted: links are never followed while reading, every walk is bounded in
 //! entries, bytes and depth, and names are escaped before they reach a person.
 
+mod arguments;
 mod container;
 mod copy;
 mod environment;
@@ -13,9 +14,11 @@ mod error;
 mod hash;
 mod links;
 mod plan;
+mod program_digest;
 mod resolve;
 mod source;
 mod tree;
+mod working_folder;
 
 pub use container::{ContainerEngine, ContainerRun};
 pub use copy::copy_package;

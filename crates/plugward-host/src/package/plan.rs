@@ -9,15 +9,17 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use plugward_policy::{ExpandBackendError, ExpandedBackend, Manifest, expand_backend};
 use plugward_sandbox::{LaunchSpec, StopGrace};
 
+use super::arguments::check_arguments;
 use super::container::ContainerRun;
 use super::environment::{EnvironmentError, HostEnvironment, build_environment};
-use super::resolve::{CommandPlace, ResolveError, ResolvedExecutable, lexical, resolve_command};
+use super::resolve::{CommandPlace, ResolveError, ResolvedExecutable, resolve_command};
 use super::shown;
+use super::working_folder::{folder, working_folder};
 
 /// Name by which a manifest refers to its own installed folder.
 const PACKAGE_VARIABLE: &str = "PLUGIN_DIR";
@@ -245,88 +247,6 @@ fn refuse_zero_bytes(backend: &ExpandedBackend) -> Result<(), PlanError> {
         }
     }
     Ok(())
-}
-
-/// The folder the plugin starts in (requirement 74, case B035): the package's by default; a relative one lies inside
-/// the package; an absolute one and one below `~` are the machine's and only have to exist.
-fn working_folder(cwd: Option<&str>, package_dir: &Path, host: &HostEnvironment) -> Result<PathBuf, PlanError> {
-    let Some(cwd) = cwd else { return Ok(package_dir.to_owned()) };
-    let below_home = cwd.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
-    if let Some(rest) = below_home {
-        let home = host.get("HOME").map(Path::new).filter(|home| home.is_absolute());
-        let home = home.ok_or_else(|| PlanError::NoUserHome { cwd: cwd.to_owned() })?;
-        return folder(&home.join(rest.trim_start_matches('/')), cwd);
-    }
-    if Path::new(cwd).is_absolute() {
-        // Absolute paths into the package come from `${PLUGIN_DIR}`; nothing else to check for them.
-        return folder(Path::new(cwd), cwd);
-    }
-    let named = lexical(&package_dir.join(cwd));
-    if !named.starts_with(package_dir) {
-        return Err(PlanError::FolderOutside { cwd: cwd.to_owned(), path: named });
-    }
-    let found = folder(&named, cwd)?;
-    if !found.starts_with(package_dir) {
-        return Err(PlanError::FolderOutside { cwd: cwd.to_owned(), path: found });
-    }
-    Ok(found)
-}
-
-/// `path` without links, if it is a folder.
-fn folder(path: &Path, named: &str) -> Result<PathBuf, PlanError> {
-    let found = path.canonicalize().map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            PlanError::FolderMissing { cwd: named.to_owned(), path: path.to_owned() }
-        }
-        _ => PlanError::FolderUnusable { path: path.to_owned(), source },
-    })?;
-    if found.is_dir() { Ok(found) } else { Err(PlanError::FolderNotAFolder { path: found }) }
-}
-
-/// Refuses relative arguments that lead out of the package, by `..` or through a link. Only where the plugin starts
-/// inside its package: elsewhere relative paths are the machine's, and the person who approves sees the folder.
-fn check_arguments(args: &[String], cwd: &Path, package_dir: &Path) -> Result<(), PlanError> {
-    if !cwd.starts_with(package_dir) {
-        return Ok(());
-    }
-    for (index, arg) in args.iter().enumerate() {
-        // `--config=../x` hides a path behind its option.
-        let value = match arg.split_once('=') {
-            Some((option, value)) if option.starts_with('-') => value,
-            _ => arg.as_str(),
-        };
-        let relative = Path::new(value);
-        if relative.is_absolute() || value.is_empty() {
-            continue;
-        }
-        if climbs_out(relative, cwd, package_dir) {
-            return Err(PlanError::ArgumentOutside { index, path: lexical(&cwd.join(relative)) });
-        }
-        // Words that are no file are no path; what they mean is the program's business.
-        if let Ok(found) = cwd.join(relative).canonicalize()
-            && !found.starts_with(package_dir)
-        {
-            return Err(PlanError::ArgumentOutside { index, path: found });
-        }
-    }
-    Ok(())
-}
-
-/// Whether walking `relative` from `cwd` ever leaves the package, by its text alone.
-fn climbs_out(relative: &Path, cwd: &Path, package_dir: &Path) -> bool {
-    let mut at = cwd.to_owned();
-    for part in relative.components() {
-        match part {
-            Component::ParentDir => {
-                at.pop();
-                if !at.starts_with(package_dir) {
-                    return true;
-                }
-            }
-            other => at.push(other),
-        }
-    }
-    false
 }
 
 fn text(path: &Path) -> Result<String, PlanError> {

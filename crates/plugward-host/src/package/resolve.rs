@@ -4,34 +4,17 @@
 //! part has to lie inside the package after every link is followed (requirement 33). No shell, no words: a command is
 //! one program. Refuses to run or to read more of the file than its bytes for the digest.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plugward_policy::Digest;
 use rustix::fs::{Access, Mode, OFlags};
 
-use super::hash::hash_reader;
+use super::program_digest::{MAX_EXECUTABLE_BYTES, digest_of_program};
 use super::shown;
-
-/// Largest program that is hashed, in bytes: several times the largest runtime that is shipped as one file.
-const MAX_EXECUTABLE_BYTES: u64 = 1024 * 1024 * 1024;
-
-/// Programs whose digests are kept. A host has a handful of interpreters and at most a few hundred plugins.
-const MAX_KEPT_DIGESTS: usize = 512;
-
-/// A file that changed this recently is hashed again the next time: a second change within the resolution of the
-/// file system's clock would leave no mark in its times.
-const SETTLED_AFTER: Duration = Duration::from_secs(2);
-
-/// Bytes read at once while hashing a program.
-const READ_BUFFER_BYTES: usize = 256 * 1024;
 
 /// The program a command means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -252,56 +235,6 @@ fn finish(command: &str, path: PathBuf, file: PathBuf) -> Result<ResolvedExecuta
     Ok(ResolvedExecutable { path, file, digest })
 }
 
-/// What tells one state of a file from another without reading it. The change time is part of it because, unlike the
-/// modification time, the file's owner cannot set it back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct FileState {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl FileState {
-    fn of(found: &Metadata) -> Self {
-        Self {
-            device: found.dev(),
-            inode: found.ino(),
-            size: found.size(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            changed: (found.ctime(), found.ctime_nsec()),
-        }
-    }
-
-    fn is_settled(&self) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(self.changed.0)
-            .is_ok_and(|changed| Duration::from_secs(changed).saturating_add(SETTLED_AFTER) < now)
-    }
-}
-
-/// Digests of programs by file state, so that a 90 MB interpreter shared by ten plugins is read once per process.
-static KEPT_DIGESTS: LazyLock<Mutex<HashMap<FileState, Digest>>> = LazyLock::new(Mutex::default);
-
-fn digest_of_program(mut file: File) -> io::Result<Option<Digest>> {
-    let before = FileState::of(&file.metadata()?);
-    if let Some(kept) = KEPT_DIGESTS.lock().unwrap_or_else(PoisonError::into_inner).get(&before) {
-        return Ok(Some(kept.clone()));
-    }
-    let mut buffer = vec![0; READ_BUFFER_BYTES];
-    let Some((_, hash)) = hash_reader(&mut file, &mut buffer, MAX_EXECUTABLE_BYTES)? else { return Ok(None) };
-    let digest = Digest::from_bytes(hash);
-    if before.is_settled() && FileState::of(&file.metadata()?) == before {
-        let mut kept = KEPT_DIGESTS.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MAX_KEPT_DIGESTS {
-            kept.clear();
-        }
-        kept.insert(before, digest.clone());
-    }
-    Ok(Some(digest))
-}
-
 /// A command with blanks or shell signs that is no file is nearly always a command line in the wrong key.
 fn words_hint(command: &str) -> Option<&'static str> {
     let is_line = command.contains(|c: char| c.is_whitespace() || "&|;<>$`\"'".contains(c));
@@ -501,15 +434,5 @@ mod tests {
         let second = place.resolve("tool").unwrap().digest;
         assert_ne!(first, second);
         assert_eq!(second, Digest::of(b"#!/bin/SH\n"));
-    }
-
-    #[test]
-    fn a_settled_program_is_read_once() {
-        let path = Path::new("/bin/sh").canonicalize().unwrap();
-        let state = FileState::of(&fs::metadata(&path).unwrap());
-        assert!(state.is_settled());
-        let first = digest_of_program(File::open(&path).unwrap()).unwrap().unwrap();
-        assert_eq!(KEPT_DIGESTS.lock().unwrap().get(&state), Some(&first));
-        assert_eq!(first, Digest::of(&fs::read(&path).unwrap()));
     }
 }
