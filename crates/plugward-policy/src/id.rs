@@ -37,7 +37,7 @@ pub enum IdError {
     Plugin(String),
     /// Not a tool name.
     #[error(
-        "tool name {} is not valid: use 1 to {REMOTE_TOOL_NAME_BYTES_MAX} ASCII letters, digits, `_`, `-` or single dots",
+        "tool name {} is not valid: use 1 to {REMOTE_TOOL_NAME_BYTES_MAX} ASCII letters, digits, `_`, `-` and single dots inside",
         quoted(.0)
     )]
     RemoteTool(String),
@@ -138,7 +138,8 @@ impl PluginId {
 checked_text!(PluginId);
 
 /// A tool's name exactly as its server spells it: 1 to [`REMOTE_TOOL_NAME_BYTES_MAX`] ASCII
-/// letters, digits, `_`, `.`, `-`; case is kept, two dots in a row are refused (requirement 59).
+/// letters, digits, `_`, `.`, `-`; case is kept, dots only one at a time between other characters
+/// (requirement 59).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RemoteToolName(String);
@@ -152,11 +153,8 @@ impl RemoteToolName {
         let text = text.into();
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let sized = (1..=REMOTE_TOOL_NAME_BYTES_MAX).contains(&text.len());
-        if sized && text.chars().all(legal) && !text.contains("..") {
-            Ok(Self(text))
-        } else {
-            Err(IdError::RemoteTool(text))
-        }
+        let dotted = text.starts_with('.') || text.ends_with('.') || text.contains("..");
+        if sized && text.chars().all(legal) && !dotted { Ok(Self(text)) } else { Err(IdError::RemoteTool(text)) }
     }
 }
 
@@ -345,7 +343,7 @@ mod tests {
             assert_eq!(RemoteToolName::new(good).unwrap().as_str(), good);
         }
         let long = "x".repeat(129);
-        for bad in ["", "é", "²", "٣x", "ａ", "x..y", "a b", "a\n", "a/b", &long] {
+        for bad in ["", "é", "²", "٣x", "ａ", "x..y", ".a", "a.", "a b", "a\n", "a/b", &long] {
             assert!(RemoteToolName::new(bad).is_err(), "{bad}");
         }
     }

@@ -4,15 +4,20 @@
 //! Refuses file systems, environments, processes and clocks: everything comes in as an argument, so
 //! every rule here can be tested by a table.
 
+mod approval;
+mod canonical;
 mod decision;
 mod expand;
 mod id;
 mod manifest;
+mod naming;
 mod permission;
 mod secret;
 mod state;
 mod visible;
 
+pub use approval::{ApprovalSubject, ApprovalTextError, ApprovedArgument, Change, PinError, ToolPin};
+pub use canonical::CanonicalError;
 pub use decision::{Decision, DecisionInput, ReasonStep, StandingAnswer, decide};
 pub use expand::{ExpandBackendError, ExpandError, ExpandedBackend, FieldError, expand, expand_backend};
 pub use id::{
@@ -25,6 +30,7 @@ pub use manifest::{
     RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, SandboxLevel, Severity, StdoutMode,
     TOOL_TIMEOUT_DEFAULT, ToolFilter, UnknownSandboxLevel, parse_manifest,
 };
+pub use naming::{EXPOSED_NAME_BYTES_MAX, ExposedName, NamingError, NamingMode, PluginTools, expose};
 pub use permission::{Catalogue, Effect, GrantSet, UnknownEffect};
 pub use secret::{SECRET_BYTES_MIN, is_secret_name, secret_values};
 pub use state::{HostStatus, IllegalMove, PluginStatus, UnknownStatus};

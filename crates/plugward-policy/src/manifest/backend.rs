@@ -71,6 +71,9 @@ const OTHER_TRANSPORTS: [&str; 4] = ["none", "http", "streamable_http", "sse"];
 /// Reads the section; `declared` says whether the manifest declares its tools.
 pub(crate) fn read_backend(map: &mut MapReader, declared: bool, report: &mut Report) -> Option<Backend> {
     let Some(entry) = map.take("backend") else {
+        if !map.lacks("backend") {
+            return None;
+        }
         let hint = Some("only `type: mcp` with `transport: stdio` runs in this version".to_owned());
         report.unsupported(Some(map.at()), "backend", "missing, which means type `none`", hint);
         return None;
@@ -136,7 +139,9 @@ fn only(backend: &mut MapReader, key: &str, offered: &str, others: &[&str], repo
     let path = backend.path_of(key);
     let hint = Some(format!("only `{key}: {offered}` runs in this version"));
     let Some(entry) = backend.take(key) else {
-        report.unsupported(Some(backend.at()), &path, "missing, which means `none`", hint);
+        if backend.lacks(key) {
+            report.unsupported(Some(backend.at()), &path, "missing, which means `none`", hint);
+        }
         return false;
     };
     let at = entry.node.at;

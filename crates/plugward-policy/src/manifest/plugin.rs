@@ -72,7 +72,9 @@ fn read_id(map: &mut MapReader, report: &mut Report) -> Option<PluginId> {
         }
         (Some(entry), None) | (None, Some(entry)) => entry,
         (None, None) => {
-            report.error(Some(map.at()), "id", "missing key");
+            if map.lacks("id") && map.lacks("plugin_id") {
+                report.error(Some(map.at()), "id", "missing key");
+            }
             return None;
         }
     };

@@ -16,13 +16,18 @@ pub(crate) const PATH_KEY_CHARS_MAX: usize = 64;
 
 /// The known word most like `word`, as a hint.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let lower = word.to_lowercase();
+    most_like(word, known).map(|candidate| format!("did you mean `{candidate}`?"))
+}
+
+fn most_like<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // No known word is longer, and comparing costs the product of the lengths.
+    let lower = word.get(..word.len().min(PATH_KEY_CHARS_MAX))?.to_lowercase();
     known
         .into_iter()
         .map(|candidate| (strsim::jaro_winkler(&lower, candidate), candidate))
         .filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY_MIN)
         .max_by(|(left, _), (right, _)| left.total_cmp(right))
-        .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
+        .map(|(_, candidate)| candidate)
 }
 
 /// A map whose keys are taken one by one.
@@ -30,6 +35,9 @@ pub(crate) struct MapReader {
     path: String,
     at: Mark,
     entries: Vec<Entry>,
+    /// Keys that an unknown one was probably meant to be. They are not reported missing as well:
+    /// one mistake, one finding.
+    misspelled: Vec<String>,
 }
 
 impl MapReader {
@@ -40,27 +48,32 @@ impl MapReader {
         let Value::Map(mut entries) = node.value else {
             let message = format!("expected a map of keys, found {kind}");
             report.error(Some(at), path, message);
-            return Self { path: path.to_owned(), at, entries: Vec::new() };
+            // The one finding is enough: nothing in here is reported missing on top of it.
+            let misspelled = known.iter().map(|key| (*key).to_owned()).collect();
+            return Self { path: path.to_owned(), at, entries: Vec::new(), misspelled };
         };
+        let mut misspelled = Vec::new();
         entries.retain(|entry| {
-            let is_known = known.contains(&entry.key.as_str());
-            if !is_known {
-                let path = path_of(path, &entry.key);
-                match did_you_mean(&entry.key, known.iter().copied()) {
-                    Some(hint) => report.error_hint(Some(entry.at), &path, "unknown key", hint),
-                    None if entry.key == "<<" => {
-                        let hint = "repeat the keys instead";
-                        report.error_hint(Some(entry.at), &path, "merge keys are not allowed", hint);
-                    }
-                    None => {
-                        let hint = format!("known keys here are {}", known.join(", "));
-                        report.error_hint(Some(entry.at), &path, "unknown key", hint);
-                    }
-                }
+            if known.contains(&entry.key.as_str()) {
+                return true;
             }
-            is_known
+            let path = path_of(path, &entry.key);
+            let meant = most_like(&entry.key, known.iter().copied());
+            let (message, hint) = match meant {
+                Some(meant) => ("unknown key", format!("did you mean `{meant}`?")),
+                None if entry.key == "<<" => ("merge keys are not allowed", "repeat the keys instead".to_owned()),
+                None => ("unknown key", format!("known keys here are {}", known.join(", "))),
+            };
+            report.error_hint(Some(entry.at), &path, message, hint);
+            misspelled.extend(meant.map(str::to_owned));
+            false
         });
-        Self { path: path.to_owned(), at, entries }
+        Self { path: path.to_owned(), at, entries, misspelled }
+    }
+
+    /// Whether `key` is missing without a misspelled one in its place.
+    pub(crate) fn lacks(&self, key: &str) -> bool {
+        !self.entries.iter().any(|entry| entry.key == key) && !self.misspelled.iter().any(|meant| meant == key)
     }
 
     /// Where the map begins.
@@ -89,7 +102,7 @@ impl MapReader {
 
     /// Takes text that must be there.
     pub(crate) fn required_text(&mut self, key: &str, report: &mut Report) -> Option<(String, Mark)> {
-        if !self.entries.iter().any(|entry| entry.key == key) {
+        if self.lacks(key) {
             report.error(Some(self.at), &self.path_of(key), "missing key");
         }
         self.text(key, report)

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
@@ -120,8 +121,8 @@ pub(crate) fn read(text: &str, report: &mut Report) -> Option<Node> {
 /// The parser's own words about broken syntax, in our form.
 fn syntax_message(error: &granit_parser::ScanError) -> String {
     let text = error.to_string();
-    // The position is ours to print; the parser appends it as ` at byte …` or ` at line …`.
-    let end = text.rfind(" at byte ").or_else(|| text.rfind(" at line ")).unwrap_or(text.len());
+    // The position is ours to print; the parser appends it.
+    let end = text.rfind(" at char ").unwrap_or(text.len());
     format!("not valid yaml: {}", text[..end].trim_end_matches('.'))
 }
 
@@ -141,7 +142,7 @@ struct Open {
 
 enum Collection {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<(String, Mark)> },
+    Map { entries: Vec<Entry>, lines: HashMap<String, u32>, key: Option<(String, Mark)> },
 }
 
 /// Builds the tree from parser events with a stack of its own, so that nesting costs no call stack.
@@ -184,7 +185,7 @@ impl<'r> Builder<'r> {
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.refuse_tag(tag, at);
-                let collection = Collection::Map { entries: Vec::new(), key: None };
+                let collection = Collection::Map { entries: Vec::new(), lines: HashMap::new(), key: None };
                 self.open_collection(at, anchor, collection)?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.close_collection()?,
@@ -205,9 +206,7 @@ impl<'r> Builder<'r> {
         self.count(1, at)?;
         self.check_depth(self.open.len() + 1, at)?;
         if let Some(Open { collection: Collection::Map { key: None, .. }, .. }) = self.open.last() {
-            let path = self.path();
-            self.report.error(Some(at), &path, "key is a list or a map, expected text");
-            return None;
+            return self.refuse_key(at);
         }
         self.open.push(Open { at, anchor, collection });
         Some(())
@@ -228,32 +227,35 @@ impl<'r> Builder<'r> {
         if anchor != 0 {
             self.anchored.insert(anchor, node.clone());
         }
-        let path = self.path();
         match self.open.last_mut().map(|open| &mut open.collection) {
             None => self.root = Some(node),
             Some(Collection::List(items)) => items.push(node),
-            Some(Collection::Map { entries, key }) => match key.take() {
-                Some((key, at)) => {
-                    match entries.iter().find(|entry| entry.key == key) {
-                        // The first one stays, so that what it says is still checked.
-                        Some(first) => {
-                            let message = format!("duplicate key, first given in line {}", first.at.line);
-                            self.report.error(Some(at), &path, message);
-                        }
-                        None => entries.push(Entry { key, at, node }),
+            Some(Collection::Map { entries, lines, key }) => match key.take() {
+                Some((key, at)) => match lines.entry(key.clone()) {
+                    Slot::Vacant(slot) => {
+                        slot.insert(at.line);
+                        entries.push(Entry { key, at, node });
                     }
-                }
+                    // The first one stays, so that what it says is still checked.
+                    Slot::Occupied(slot) => {
+                        let message = format!("duplicate key, first given in line {}", slot.get());
+                        let path = path_of(&self.path(), &key);
+                        self.report.error(Some(at), &path, message);
+                    }
+                },
                 None => match node.value {
                     Value::Scalar { text, .. } => *key = Some((text, node.at)),
-                    Value::List(_) | Value::Map(_) => {
-                        let message = "key is a list or a map, expected text";
-                        self.report.error(Some(node.at), &path, message);
-                        return None;
-                    }
+                    Value::List(_) | Value::Map(_) => return self.refuse_key(node.at),
                 },
             },
         }
         Some(())
+    }
+
+    fn refuse_key(&mut self, at: Mark) -> Option<()> {
+        let path = self.path();
+        self.report.error(Some(at), &path, "key is a list or a map, expected text");
+        None
     }
 
     /// Replaces an alias by a copy of what it stands for, within the budget.

@@ -1,0 +1,134 @@
+//! The canonical text of an approval, written and read. Owns the wire form, apart from the domain
+//! type, so that a field renamed there does not change digests that people agreed to. Refuses
+//! unknown fields and other versions of the form: what it does not know it cannot compare.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{ApprovalSubject, ApprovedArgument, ArgumentPart, ToolPin};
+use crate::canonical::canonical_value;
+use crate::id::{Digest, PermissionName, PluginId, RemoteToolName};
+use crate::manifest::SandboxLevel;
+
+/// The version of the form; a digest is only comparable with one of the same version.
+const FORMAT: u32 = 1;
+
+/// A text that is not the record of an approval.
+#[derive(Debug, thiserror::Error)]
+pub enum ApprovalTextError {
+    /// Not the form at all.
+    #[error("approval record is not readable: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    /// The form of another version.
+    #[error("approval record has format `{0}`, expected `{FORMAT}`")]
+    Format(u32),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    argv: Vec<Vec<Part>>,
+    contract: Option<Vec<Pin>>,
+    cwd: String,
+    env: BTreeMap<String, Digest>,
+    executable: String,
+    executable_digest: Digest,
+    format: u32,
+    minimum_level: SandboxLevel,
+    package_digest: Digest,
+    permissions: BTreeSet<PermissionName>,
+    plugin: PluginId,
+    secret_refs: BTreeMap<String, String>,
+    source: String,
+    version: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Part {
+    Text(String),
+    Secret(Digest),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pin {
+    digest: Digest,
+    name: RemoteToolName,
+    parts: BTreeMap<String, Digest>,
+}
+
+pub(super) fn write(subject: &ApprovalSubject) -> String {
+    let record = Record {
+        argv: subject.argv.iter().map(parts).collect(),
+        contract: subject.contract.as_deref().map(pins),
+        cwd: subject.cwd.clone(),
+        env: subject.env.clone(),
+        executable: subject.executable.clone(),
+        executable_digest: subject.executable_digest,
+        format: FORMAT,
+        minimum_level: subject.minimum_level,
+        package_digest: subject.package_digest,
+        permissions: subject.permissions.clone(),
+        plugin: subject.plugin.clone(),
+        secret_refs: subject.secret_refs.clone(),
+        source: subject.source.clone(),
+        version: subject.version.clone(),
+    };
+    // Strings and maps with string keys always serialise, and what was serialised has a canonical
+    // form; an empty text could not be mistaken for an approval.
+    let text = serde_json::to_string(&record).unwrap_or_default();
+    canonical_value(&text).unwrap_or_default()
+}
+
+fn parts(argument: &ApprovedArgument) -> Vec<Part> {
+    let part = |part: &ArgumentPart| match part {
+        ArgumentPart::Text(text) => Part::Text(text.clone()),
+        ArgumentPart::Secret(digest) => Part::Secret(*digest),
+    };
+    argument.parts.iter().map(part).collect()
+}
+
+/// The pins by name: the order in which a server lists its tools is not part of what it offers.
+fn pins(contract: &[ToolPin]) -> Vec<Pin> {
+    let mut pins: Vec<&ToolPin> = contract.iter().collect();
+    pins.sort_by(|left, right| left.name.cmp(&right.name));
+    let record =
+        |pin: &ToolPin| Pin { digest: pin.digest, name: pin.name.clone(), parts: pin.parts.iter().cloned().collect() };
+    pins.into_iter().map(record).collect()
+}
+
+pub(super) fn read(text: &str) -> Result<ApprovalSubject, ApprovalTextError> {
+    /// Read first, so that a newer form is named as such and not as unknown fields.
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let version: Version = serde_json::from_str(text)?;
+    if version.format != FORMAT {
+        return Err(ApprovalTextError::Format(version.format));
+    }
+    let record: Record = serde_json::from_str(text)?;
+    let part = |part: Part| match part {
+        Part::Text(text) => ArgumentPart::Text(text),
+        Part::Secret(digest) => ArgumentPart::Secret(digest),
+    };
+    let argument = |parts: Vec<Part>| ApprovedArgument { parts: parts.into_iter().map(part).collect() };
+    let pin = |pin: Pin| ToolPin { name: pin.name, digest: pin.digest, parts: pin.parts.into_iter().collect() };
+    Ok(ApprovalSubject {
+        plugin: record.plugin,
+        version: record.version,
+        source: record.source,
+        package_digest: record.package_digest,
+        executable: record.executable,
+        executable_digest: record.executable_digest,
+        argv: record.argv.into_iter().map(argument).collect(),
+        cwd: record.cwd,
+        env: record.env,
+        secret_refs: record.secret_refs,
+        permissions: record.permissions,
+        minimum_level: record.minimum_level,
+        contract: record.contract.map(|pins| pins.into_iter().map(pin).collect()),
+    })
+}
