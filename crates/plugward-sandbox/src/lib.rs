@@ -29,6 +29,8 @@
 //! The level reported is [`Level::None`]: nothing keeps the plugin from the user's files or network. Without a
 //! process namespace a plugin of the same user may also kill its launcher; the kernel then ends the plugin's main
 //! process and the host ends what is left of the launcher's session, but a process that left that session escapes.
+//! The report then says that the tree is not known to be gone. A plugin that keeps stopping its launcher can delay
+//! the end of its tree as long as it runs.
 
 mod enforcement;
 mod error;

@@ -16,7 +16,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setpgid};
 
-use super::channel::PASSED_DESCRIPTORS;
+use super::{channel::PASSED_DESCRIPTORS, signals};
 use crate::LaunchSpec;
 
 /// Everything `execve` needs, built before the fork because nothing may be allocated after it.
@@ -92,12 +92,13 @@ pub(super) fn start(spec: &LaunchSpec, stdio: [OwnedFd; PASSED_DESCRIPTORS]) -> 
     unsafe {
         command.pre_exec(move || {
             setpgid(None, None)?;
+            signals::unblock_all()?;
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // The launcher may have died before the line above took effect.
             if getppid() != Some(launcher) {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
-            // The standard library has set up descriptors and signal mask by now, and reports this error to the parent.
+            // The standard library has set up the descriptors by now, and reports this error to the parent.
             Err(image.execute())
         });
     }

@@ -15,7 +15,10 @@ use std::{
 use rustix::{
     io::{Errno, fcntl_dupfd_cloexec},
     net::{SocketType, sockopt::socket_type},
-    process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior, setsid},
+    process::{
+        DumpableBehavior, Signal, getpid, set_child_subreaper, set_dumpable_behavior, set_parent_process_death_signal,
+        setsid,
+    },
     stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr, stdin},
     thread::{set_name, set_no_new_privs},
 };
@@ -141,6 +144,9 @@ fn prepare_and_start(control: &OwnedFd) -> Result<Option<Started>, Failure> {
     refuse_more_threads()?;
     setsid().map_err(Failure::at(Step::Session))?;
     set_child_subreaper(Some(getpid())).map_err(Failure::at(Step::Session))?;
+    // A plugin of the same user can stop its launcher. The end of the host then has to wake it up, so that it sees what
+    // happened. A single thread of the host ending sends the signal too, which does no harm.
+    set_parent_process_death_signal(Some(Signal::CONT)).map_err(Failure::at(Step::Session))?;
     // The name is for people who look at process lists; without it the launcher works all the same.
     let _unnamed = set_name(PROCESS_NAME);
     // The specification may hold secrets: no other process of this user may read the launcher's memory.

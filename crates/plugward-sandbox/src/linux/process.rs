@@ -199,15 +199,22 @@ impl PluginProcess {
 
     /// The launcher's end of the socket is closed: collect it and put the report together.
     fn conclude(&self, state: &mut State) -> ExitReport {
+        let main = state.main.unwrap_or(MainExit::Unknown);
+        let mut launcher = state.launcher.take();
         let (tree_gone, leftovers_killed) = state.gone.unwrap_or_else(|| {
-            // The launcher was lost. What has stayed in its session can still be found; what has not is unknown.
+            // The launcher was lost or talks nonsense: end it, and with it the main process. What has stayed in its
+            // session can still be found; what has not is unknown.
+            if let Some(launcher) = &mut launcher {
+                let _ended = launcher.kill();
+            }
             (false, i32::try_from(self.launcher_pid).map_or(0, tree::kill_session))
         });
-        if let Some(launcher) = state.launcher.take() {
-            // Its descriptors close while it exits, so its status is there in a moment.
-            orphans::collect(launcher);
+        if let Some(mut launcher) = launcher {
+            // It has closed its descriptors, which is one of the last things an ending process does: the status is
+            // there within microseconds, and waiting for it leaves no zombie behind the report.
+            let _collected = launcher.wait();
         }
-        ExitReport { main: state.main.unwrap_or(MainExit::Unknown), tree_gone, leftovers_killed }
+        ExitReport { main, tree_gone, leftovers_killed }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -78,15 +78,22 @@ impl AsFd for SignalEvents {
     }
 }
 
+/// Goes to the kernel directly, because libc refuses to touch the two signals it keeps for itself, and a host's starter
+/// may have left those ignored too.
 fn reset_dispositions() {
-    for signal in 1..=libc::SIGRTMAX() {
-        #[allow(unsafe_code, reason = "sigaction has no safe wrapper")]
-        // SAFETY: a zeroed `sigaction` is SIG_DFL with an empty mask; no handler of this process is relied on, because
-        // it has a single thread that only reads signals as events. The kernel refuses SIGKILL, SIGSTOP and the
-        // numbers libc keeps for itself, and that refusal is what we want.
+    /// Zeroes, no shorter than the kernel's structure on any architecture: default action, no flags, empty mask.
+    const DEFAULT: [u64; 8] = [0; 8];
+    /// Highest signal number of the kernel.
+    const LAST_SIGNAL: libc::c_int = 64;
+    /// Size of the kernel's signal mask, one bit for each.
+    const MASK_BYTES: libc::size_t = 8;
+    for signal in 1..=LAST_SIGNAL {
+        #[allow(unsafe_code, reason = "rt_sigaction has no safe wrapper")]
+        // SAFETY: the kernel reads at most the size of its structure from `DEFAULT` and writes nothing (null); no
+        // handler of this process is relied on, because it has a single thread that only reads signals as events. The
+        // kernel refuses SIGKILL and SIGSTOP, and that refusal is what we want.
         let _refused = unsafe {
-            let default: libc::sigaction = mem::zeroed();
-            libc::sigaction(signal, &raw const default, ptr::null_mut())
+            libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT.as_ptr(), ptr::null_mut::<libc::c_void>(), MASK_BYTES)
         };
     }
 }
@@ -111,6 +118,12 @@ fn signal_set(fill: Fill, signals: &[libc::c_int], change: Change) -> io::Result
     }
 }
 
+/// Unblocks every signal. Allocates nothing, for use between fork and exec, where the mask would be inherited.
+pub(super) fn unblock_all() -> io::Result<()> {
+    block(&signal_set(libc::sigemptyset, &[], libc::sigaddset)?)
+}
+
+/// Makes `set` the signals that are blocked, and no others.
 fn block(set: &libc::sigset_t) -> io::Result<()> {
     #[allow(unsafe_code, reason = "sigprocmask has no safe wrapper")]
     // SAFETY: `set` is initialised; the old mask is not asked for.

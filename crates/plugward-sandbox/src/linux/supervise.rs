@@ -100,7 +100,9 @@ impl Supervision {
             }
             if end_requested {
                 self.signal(Signal::TERM);
-                self.kill_by(Instant::now().checked_add(self.kill_after).unwrap_or_else(Instant::now));
+                let kill_at = Instant::now().checked_add(self.kill_after);
+                // A time beyond what the clock can hold is a mistake, not patience.
+                self.kill_by(kill_at.unwrap_or_else(Instant::now));
             }
         }
     }
