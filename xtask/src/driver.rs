@@ -45,14 +45,19 @@ impl Plugward {
         &self.binary
     }
 
+    /// What has to be set for `plugward` to find this home, apart from `PATH`.
+    pub(crate) fn settings(&self) -> [(&'static str, String); 2] {
+        [("PLUGWARD_HOME", self.home.display().to_string()), ("PLUGWARD_ENVIRONMENT", "development".to_owned())]
+    }
+
     /// Gives a job the environment under which it, or what it starts, finds this home.
     pub(crate) fn equip(&self, job: Job) -> Job {
         let inherited = std::env::vars_os().map(|(name, _)| name);
-        inherited
-            .filter(|name| name.to_string_lossy().starts_with("PLUGWARD_"))
-            .fold(job, Job::without_env)
-            .env("PLUGWARD_HOME", &self.home)
-            .env("PLUGWARD_ENVIRONMENT", "development")
+        let clean =
+            inherited.filter(|name| name.to_string_lossy().starts_with("PLUGWARD_")).fold(job, Job::without_env);
+        self.settings()
+            .into_iter()
+            .fold(clean, |job, (name, value)| job.env(name, value))
             .env("PATH", &self.path)
             .env("NO_COLOR", "1")
     }

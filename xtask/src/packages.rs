@@ -78,8 +78,10 @@ fn install_node(dir: &Path) -> Result<()> {
     if !dir.join("package-lock.json").is_file() {
         return Ok(());
     }
-    Job::new(tools::require("npm")?, "npm ci", INSTALL_LIMIT)
-        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"])
+    // Not `npm ci`: it refuses a lock file without the optional packages of other systems that a registry lacks, while
+    // `install` takes what the lock file pins and leaves those out.
+    Job::new(tools::require("npm")?, "npm install", INSTALL_LIMIT)
+        .args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"])
         .dir(dir)
         .run()?
         .success()?;

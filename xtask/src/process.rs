@@ -21,8 +21,10 @@ use rustix::process::{Pid, Signal, WaitOptions};
 /// Most that is kept of one output stream. A tool list of a real server is below 1 MiB; older bytes are dropped, so a
 /// failure still shows its end.
 const MAX_CAPTURED_BYTES: usize = 8 * 1024 * 1024;
-/// Lines of output shown when a step failed: enough for a compiler error or a test's panic with its context.
-pub(crate) const TAIL_LINES: usize = 60;
+/// Lines from the beginning of a failed program's output that are shown: where npm and git say what is wrong.
+const HEAD_LINES: usize = 12;
+/// Lines from its end that are shown: enough for a compiler error or a test's panic with its context.
+const TAIL_LINES: usize = 60;
 /// How often a running child is looked at. Below what a person notices, far above the cost of one look.
 const POLL: Duration = Duration::from_millis(20);
 /// Time between the polite and the final signal for a child that overran its limit.
@@ -154,12 +156,12 @@ impl Finished {
         Ok(self)
     }
 
-    /// The last lines of both streams, for error messages.
+    /// The first and last lines of both streams, for error messages.
     pub(crate) fn tail(&self) -> String {
         let mut text = String::new();
         for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
             if !stream.trim().is_empty() {
-                text.push_str(&format!("--- end of {name}\n{}\n", last_lines(stream, TAIL_LINES)));
+                text.push_str(&format!("--- end of {name}\n{}\n", excerpt(stream)));
             }
         }
         text
@@ -172,10 +174,15 @@ pub(crate) fn become_reaper() -> Result<()> {
         .context("this process cannot become the reaper of its orphans (Linux only)")
 }
 
-/// The last `count` lines of `text`.
-pub(crate) fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
+/// The beginning and the end of `text`: programs say what is wrong in either place.
+fn excerpt(text: &str) -> String {
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    if lines.len() <= HEAD_LINES + TAIL_LINES {
+        return lines.join("\n");
+    }
+    let left_out = lines.len() - HEAD_LINES - TAIL_LINES;
+    let (head, tail) = (&lines[..HEAD_LINES], &lines[HEAD_LINES + left_out..]);
+    format!("{}\n... {left_out} lines ...\n{}", head.join("\n"), tail.join("\n"))
 }
 
 /// Reads a pipe to its end in a thread; the text arrives on the channel when the pipe closes.
@@ -375,8 +382,11 @@ mod tests {
     }
 
     #[test]
-    fn tail_keeps_the_end() {
-        assert_eq!(last_lines("a\nb\nc", 2), "b\nc");
-        assert_eq!(last_lines("a", 5), "a");
+    fn long_output_is_shown_by_its_ends() {
+        assert_eq!(excerpt("a\nb\n"), "a\nb");
+        let long: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+        let shown = excerpt(&long.join("\n"));
+        assert!(shown.starts_with("0\n1\n") && shown.ends_with("98\n99"), "{shown}");
+        assert!(shown.contains("\n11\n... 28 lines ...\n40\n"), "{shown}");
     }
 }

@@ -145,6 +145,8 @@ fn inspector(plugward: &Plugward, clients: &Path) -> Result<()> {
         let job = Job::new(tools::require("node")?, "Inspector", CLIENT_LIMIT)
             .arg("node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")
             .arg("--cli")
+            // It passes only a few variables on by itself.
+            .args(plugward.settings().iter().flat_map(|(name, value)| ["-e".to_owned(), format!("{name}={value}")]))
             .arg(plugward.binary())
             .args(["serve", "--stdio"])
             .args(arguments)
