@@ -54,8 +54,10 @@ impl HomeLock {
 
 impl Drop for HomeLock {
     fn drop(&mut self) {
-        // An empty file tells a person looking at it that nobody is there. Closing the file releases the lock.
+        // An empty file tells a person looking at it that nobody is there. Unlocking instead of just closing frees the
+        // home even while a child that is about to be executed still has a copy of the descriptor.
         let _ = self.file.set_len(0);
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct FlushWaiter {
 pub(crate) enum Turn {
     /// Run these, then come back.
     Work { commands: Vec<Command>, spans: Vec<QueuedSpan> },
-    /// Nothing is left to do before these flushes may be answered.
+    /// The spans these wait for are written: sync, and answer.
     Flush(Vec<FlushWaiter>),
     /// The store was closed and everything handed in before is done.
     End,
@@ -180,6 +180,11 @@ impl Queue {
     pub(crate) fn next(&self) -> Turn {
         let mut state = self.lock();
         loop {
+            // First, so that a stream of spans recorded after a flush cannot put its answer off for ever.
+            let reached = state.take_reached_flushes();
+            if !reached.is_empty() {
+                return Turn::Flush(reached);
+            }
             let spans_due = state.spans_due();
             if !state.commands.is_empty() || spans_due {
                 let commands = state.commands.drain(..).collect();
@@ -187,9 +192,6 @@ impl Queue {
                 drop(state);
                 self.room.notify_all();
                 return Turn::Work { commands, spans };
-            }
-            if !state.flushes.is_empty() {
-                return Turn::Flush(std::mem::take(&mut state.flushes));
             }
             if state.closed {
                 return Turn::End;
@@ -208,8 +210,13 @@ impl Queue {
 impl State {
     fn spans_due(&self) -> bool {
         let aged = self.spans_since.is_some_and(|since| since.elapsed() >= SPAN_DELAY);
-        let asked_for = self.flushes.iter().any(|flush| flush.upto > self.settled);
+        let asked_for = !self.flushes.is_empty();
         !self.spans.is_empty() && (aged || asked_for || self.closed || self.spans.len() >= SPAN_BATCH_MAX)
+    }
+
+    fn take_reached_flushes(&mut self) -> Vec<FlushWaiter> {
+        let settled = self.settled;
+        self.flushes.extract_if(.., |flush| flush.upto <= settled).collect()
     }
 
     fn take_spans(&mut self) -> Vec<QueuedSpan> {

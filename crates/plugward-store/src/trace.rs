@@ -157,3 +157,7 @@ fn span_row(row: &Row<'_>) -> Result<Span, rusqlite::Error> {
         events_json: row.get(12)?,
     })
 }
+
+#[cfg(test)]
+#[path = "trace_tests.rs"]
+mod tests;

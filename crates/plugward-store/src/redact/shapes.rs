@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 
-use super::SECRET_MARK;
+use super::{SECRET_MARK, SECRET_MIN_BYTES};
 
 /// How far an `@` is searched for after `://`: credentials in URLs are short, and the bound keeps the search linear.
 const USER_INFO_MAX_BYTES: usize = 512;
@@ -33,7 +33,7 @@ enum Shape {
     Assigned,
     /// A quoted string after `"name":`, the way it looks in JSON within other text; the name stays.
     Quoted,
-    /// The next word of a command line; the flag stays.
+    /// The next word of a command line, if it is no short word of a sentence; the flag stays.
     FlagValue,
     /// `user:password@` or `token@` after `://`; scheme, user and host stay.
     UserInfo,
@@ -169,7 +169,10 @@ fn secret(text: &str, at: usize, trigger: &str, shape: Shape) -> Option<(usize, 
             non_empty(body + open + 1, value.len())
         }
         Shape::FlagValue if rest.starts_with('-') => None,
-        Shape::FlagValue => non_empty(body, run(rest, word_char)),
+        Shape::FlagValue => {
+            let len = run(rest, word_char);
+            (len >= SECRET_MIN_BYTES).then_some((body, body + len))
+        }
         Shape::UserInfo => user_info(body, rest),
         Shape::PrivateKey => private_key(at, body, rest),
     }
