@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for terminals and CI logs")]
 
 mod driver;
+mod guard;
 mod packages;
 mod process;
 mod real_clients;
@@ -45,7 +46,14 @@ fn dispatch(words: &[&str]) -> Result<()> {
             print!("{HELP}");
             return Ok(());
         }
-        _ => process::become_reaper()?,
+        [guard::ARGUMENT] => {
+            guard::serve(std::io::stdin().lock());
+            return Ok(());
+        }
+        _ => {
+            guard::start()?;
+            process::become_reaper()?;
+        }
     }
     match words {
         ["test"] => test::run(false),

@@ -90,7 +90,10 @@ fn cargo(root: &Path, label: &str, limit: Duration) -> Job {
 }
 
 fn format(context: &Context) -> Result<()> {
-    cargo(&context.root, "cargo fmt", FORMAT_LIMIT).args(["fmt", "--all", "--check"]).run()?.success()?;
+    cargo(&context.root, "cargo fmt", FORMAT_LIMIT)
+        .args(["fmt", "--all", "--", "--check", "--color", "never"])
+        .run()?
+        .success()?;
     Ok(())
 }
 
