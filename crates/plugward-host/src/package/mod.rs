@@ -17,6 +17,7 @@ mod plan;
 mod program_digest;
 mod resolve;
 mod source;
+mod subject;
 mod tree;
 mod working_folder;
 

@@ -11,14 +11,16 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plugward_policy::{ExpandBackendError, ExpandedBackend, Manifest, expand_backend};
+use plugward_policy::{ApprovalSubject, ExpandBackendError, ExpandedBackend, Manifest, expand_backend};
 use plugward_sandbox::{LaunchSpec, StopGrace};
 
 use super::arguments::check_arguments;
 use super::container::ContainerRun;
 use super::environment::{EnvironmentError, HostEnvironment, build_environment};
+use super::hash::PackageFacts;
 use super::resolve::{CommandPlace, ResolveError, ResolvedExecutable, resolve_command};
 use super::shown;
+use super::subject::{Planned, approval_subject};
 use super::working_folder::{folder, working_folder};
 
 /// Name by which a manifest refers to its own installed folder.
@@ -29,8 +31,12 @@ const PACKAGE_VARIABLE: &str = "PLUGIN_DIR";
 pub struct PlanInput<'a> {
     /// The manifest of the installed package.
     pub manifest: &'a Manifest,
+    /// Where the package came from, as the person who approves reads it.
+    pub source: &'a str,
     /// The installed package.
     pub package_dir: &'a Path,
+    /// What was found in `package_dir` just now.
+    pub facts: &'a PackageFacts,
     /// The plugin's private home folder; it need not exist yet.
     pub home_dir: &'a Path,
     /// The host's own environment: what `${NAME}` refers to, and where passed variables come from.
@@ -55,6 +61,8 @@ pub struct LaunchPlan {
     pub manifest_env: Vec<(String, String)>,
     /// Names of host variables the manifest refers to: the person who approves has to see that it asks for them.
     pub host_variables: Vec<String>,
+    /// What an approval of this start is bound to; the contract is not part of it yet.
+    pub subject: ApprovalSubject,
     /// Values that must never be shown, logged or stored.
     pub secrets: Vec<String>,
     /// Times of the stop ladder.
@@ -208,6 +216,16 @@ pub fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
     let arguments = container.as_ref().map_or(backend.args.as_slice(), ContainerRun::arguments);
     let argv = std::iter::once(text(&executable.path)?).chain(arguments.iter().cloned()).collect();
     let secrets = backend.secret_values();
+    let subject = approval_subject(&Planned {
+        manifest: input.manifest,
+        source: input.source,
+        package_digest: input.facts.digest,
+        executable: &executable,
+        arguments,
+        cwd: text(&cwd)?,
+        backend: &backend,
+        secrets: &secrets,
+    })?;
     Ok(LaunchPlan {
         executable,
         argv,
@@ -215,6 +233,7 @@ pub fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
         env,
         manifest_env: backend.env,
         host_variables,
+        subject,
         secrets,
         stop: StopGrace::default(),
         container,
@@ -249,222 +268,10 @@ fn refuse_zero_bytes(backend: &ExpandedBackend) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn text(path: &Path) -> Result<String, PlanError> {
+/// `path` as text: what is approved is kept and shown as text, so a path that is none cannot be approved.
+pub(super) fn text(path: &Path) -> Result<String, PlanError> {
     path.to_str().map(str::to_owned).ok_or_else(|| PlanError::PathNotText { path: path.to_owned() })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::time::Duration;
-
-    use plugward_policy::parse_manifest;
-
-    struct Place {
-        _dir: tempfile::TempDir,
-        root: PathBuf,
-        host: HostEnvironment,
-    }
-
-    fn place() -> Place {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        for folder in ["package/work", "bin", "user/projects"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
-        }
-        for program in ["bin/python3", "bin/docker", "package/server"] {
-            fs::write(root.join(program), "#!/bin/sh\n").unwrap();
-            fs::set_permissions(root.join(program), fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        fs::write(root.join("package/server.py"), "").unwrap();
-        fs::write(root.join("outside.py"), "").unwrap();
-        let (path, user) = (root.join("bin"), root.join("user"));
-        let host = HostEnvironment::from_pairs([
-            ("PATH", path.to_str().unwrap()),
-            ("HOME", user.to_str().unwrap()),
-            ("DEMO_USER", "ann"),
-            ("DEMO_EMPTY", ""),
-            ("DEMO_API_KEY", "planted-secret"),
-        ]);
-        Place { _dir: dir, root, host }
-    }
-
-    impl Place {
-        /// Plans the backend of these YAML lines.
-        fn plan(&self, backend: &str) -> Result<LaunchPlan, PlanError> {
-            let lines: String = backend.lines().map(|line| format!("  {}\n", line.trim())).collect();
-            let text =
-                format!("id: demo\nname: Demo\nversion: 1.0.0\nbackend:\n  type: mcp\n  transport: stdio\n{lines}");
-            let manifest = parse_manifest(&text, "plugin.yaml").unwrap().manifest;
-            plan(&PlanInput {
-                manifest: &manifest,
-                package_dir: &self.root.join("package"),
-                home_dir: &self.root.join("home"),
-                host: &self.host,
-                passed_variables: &[],
-            })
-        }
-
-        fn refusal(&self, backend: &str) -> String {
-            self.plan(backend).unwrap_err().to_string()
-        }
-
-        fn path(&self, below: &str) -> String {
-            self.root.join(below).to_str().unwrap().to_owned()
-        }
-    }
-
-    // Requirements 29, 74, 75, 94: what is shown is what runs.
-    #[test]
-    fn arguments_arrive_as_written_behind_the_resolved_program() {
-        let place = place();
-        let plan = place.plan("command: python3\nargs: [server.py, '; touch x', '', 'a  b', '$(id)']").unwrap();
-        assert_eq!(plan.argv, [&place.path("bin/python3"), "server.py", "; touch x", "", "a  b", "$(id)"]);
-        assert_eq!(plan.cwd, place.root.join("package"));
-        let spec = plan.launch_spec(3);
-        assert_eq!(spec.argv, plan.argv.iter().map(OsString::from).collect::<Vec<_>>());
-        assert_eq!(spec.executable, place.root.join("bin/python3"));
-        assert_eq!(plan.container_name(3), None);
-    }
-
-    // Case B018.
-    #[test]
-    fn references_are_replaced_once_and_a_missing_one_names_its_field() {
-        let place = place();
-        let plan = place
-            .plan(
-                "command: python3
-                args: ['--user=${DEMO_USER}', '${DEMO_MISSING:-fall back}', '$${DEMO_USER}', '[${DEMO_EMPTY:-dflt}]', '${PLUGIN_DIR}/server.py']
-                env: {GREETING: 'hi ${DEMO_USER}'}",
-            )
-            .unwrap();
-        let script = place.path("package/server.py");
-        assert_eq!(plan.argv[1..], ["--user=ann", "fall back", "${DEMO_USER}", "[dflt]", script.as_str()]);
-        assert_eq!(plan.manifest_env, [("GREETING".to_owned(), "hi ann".to_owned())]);
-        assert!(plan.env.contains(&("GREETING".into(), "hi ann".into())));
-        assert_eq!(plan.host_variables, ["DEMO_EMPTY", "DEMO_MISSING", "DEMO_USER"]);
-        let text = place.refusal("command: python3\nargs: [server.py, '${DEMO_MISSING}']");
-        assert!(text.contains("args[1]") && text.contains("DEMO_MISSING"), "{text}");
-    }
-
-    // Requirement 76: a manifest can ask for a key by name, and then the plan says so.
-    #[test]
-    fn a_secret_of_the_host_is_named_for_review_and_kept_out_of_debug_output() {
-        let place = place();
-        let plan = place.plan("command: python3\nenv: {TOKEN: '${DEMO_API_KEY}'}").unwrap();
-        assert_eq!(plan.host_variables, ["DEMO_API_KEY"]);
-        assert_eq!(plan.secrets, ["planted-secret"]);
-        assert!(!format!("{plan:?}").contains("planted-secret"));
-        let without = place.plan("command: python3").unwrap();
-        let planted = OsStr::new("planted-secret");
-        assert!(without.env.iter().all(|(_, value)| value != planted));
-    }
-
-    // Case B035.
-    #[test]
-    fn the_working_folder_is_the_packages_or_one_inside_it_or_an_existing_one_of_the_machine() {
-        let place = place();
-        let cwd = |value: &str| place.plan(&format!("command: python3\ncwd: '{value}'")).map(|plan| plan.cwd);
-        assert_eq!(cwd("./work").unwrap(), place.root.join("package/work"));
-        assert_eq!(cwd("${PLUGIN_DIR}/work").unwrap(), place.root.join("package/work"));
-        assert_eq!(cwd("~").unwrap(), place.root.join("user"));
-        assert_eq!(cwd("~/projects").unwrap(), place.root.join("user/projects"));
-        assert_eq!(cwd(&place.path("user")).unwrap(), place.root.join("user"));
-        let text = cwd("./no-such-dir").unwrap_err().to_string();
-        let expected = place.path("package/no-such-dir");
-        assert_eq!(text, format!("working folder `./no-such-dir` does not exist, looked for `{expected}`"));
-        assert!(cwd("server.py").unwrap_err().to_string().ends_with("is not a folder"));
-        assert!(cwd("work/../..").unwrap_err().to_string().contains("leads out of the package"));
-        symlink(place.root.join("user"), place.root.join("package/out")).unwrap();
-        assert!(cwd("out").unwrap_err().to_string().contains("leads out of the package"));
-        assert!(cwd("~nobody").unwrap_err().to_string().contains("does not exist"));
-    }
-
-    #[test]
-    fn a_home_relative_folder_needs_a_home() {
-        let mut place = place();
-        place.host = HostEnvironment::from_pairs([("PATH", place.path("bin"))]);
-        assert!(place.refusal("command: python3\ncwd: '~/x'").ends_with("the host has no HOME"));
-    }
-
-    // Requirement 33 and case B035 together.
-    #[test]
-    fn a_command_with_a_folder_part_is_relative_to_the_working_folder_and_inside_the_package() {
-        let place = place();
-        let plan = place.plan("command: ../server\ncwd: work").unwrap();
-        assert_eq!(plan.executable.path, place.root.join("package/server"));
-        assert!(place.refusal("command: ../bin/python3").contains("lies outside the package"));
-        let text = place.refusal(&format!("command: ../server\ncwd: '{}'", place.path("user/projects")));
-        assert!(text.contains("lies outside the package"), "{text}");
-    }
-
-    // Case B002: a PATH of the manifest is the one the plugin sees, so it is the one that is searched.
-    #[test]
-    fn the_command_is_looked_for_in_the_path_the_plugin_gets() {
-        let mut place = place();
-        let bin = place.path("bin");
-        place.host = HostEnvironment::from_pairs([("PATH", "/nowhere")]);
-        assert!(place.refusal("command: python3").contains("was not found in PATH `/nowhere`"));
-        let plan = place.plan(&format!("command: python3\nenv: {{PATH: '{bin}:${{PATH}}'}}")).unwrap();
-        assert!(plan.env.contains(&("PATH".into(), format!("{bin}:/nowhere").into())));
-    }
-
-    // N8: the original let `python ../../x.py` run whatever lay there.
-    #[test]
-    fn relative_arguments_stay_inside_the_package() {
-        let place = place();
-        let args = |args: &str| place.plan(&format!("command: python3\nargs: [{args}]"));
-        assert!(place.root.join("outside.py").exists(), "positive control: there is something to run");
-        for bad in ["../outside.py", "work/../../outside.py", "'--config=../outside.py'", "..", "-x, ../gone.py"] {
-            let text = args(bad).unwrap_err().to_string();
-            assert!(text.contains("leads out of the package"), "{bad}: {text}");
-        }
-        symlink(place.root.join("outside.py"), place.root.join("package/run.py")).unwrap();
-        let text = args("-u, run.py").unwrap_err().to_string();
-        assert!(text.starts_with("`args[1]` leads out of the package, to "), "{text}");
-        let outside = place.path("outside.py");
-        for good in
-            ["server.py", "work/../server.py", "'https://x.test/a/../b'", "'--a=b=..'", "'...'", outside.as_str()]
-        {
-            assert!(args(good).is_ok(), "{good}");
-        }
-        let plan = place.plan("command: python3\nargs: [../server.py]\ncwd: ./work");
-        assert!(plan.is_ok(), "case B035 starts a script beside its working folder");
-    }
-
-    // Case B047.
-    #[test]
-    fn a_container_run_is_named_per_start_and_approved_without_the_name() {
-        let place = place();
-        let plan = place.plan("command: docker\nargs: [run, -i, --rm, demo/image]").unwrap();
-        assert!(plan.argv.contains(&"--init".to_owned()) && !plan.argv.contains(&"--name".to_owned()));
-        let spec = plan.launch_spec(9);
-        let name = plan.container_name(9).unwrap();
-        assert_eq!(spec.argv[0], OsString::from(place.path("bin/docker")));
-        assert_eq!(spec.argv[1..4], [OsString::from("run"), "--name".into(), OsString::from(&name)]);
-        assert!(name.ends_with("-demo-9"), "{name}");
-    }
-
-    // N15.
-    #[test]
-    fn home_is_the_plugins_own() {
-        let place = place();
-        let plan = place.plan("command: python3").unwrap();
-        assert!(plan.env.contains(&("HOME".into(), place.root.join("home").into())));
-    }
-
-    #[test]
-    fn the_stop_ladder_has_two_seconds_per_step() {
-        let plan = place().plan("command: python3").unwrap();
-        assert_eq!((plan.stop.term_after, plan.stop.kill_after), (Duration::from_secs(2), Duration::from_secs(2)));
-    }
-
-    #[test]
-    fn a_package_that_is_gone_is_named() {
-        let place = place();
-        fs::remove_dir_all(place.root.join("package")).unwrap();
-        assert!(place.refusal("command: python3").starts_with("package folder `"));
-    }
-}
+mod tests;
