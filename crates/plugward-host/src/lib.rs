@@ -1,3 +1,37 @@
-//! placeholder
-pub mod package;
-pub mod schema;
+//! The plugin host: installs, reviews, approves, starts, supervises and calls plugins.
+//!
+//! Owns the lifecycle of plugins, the tool registry, the call path, discovery and contract check, and the events of
+//! all this. Refuses HTTP servers, terminals, configuration files and wire formats of the faces: those belong to the
+//! binary. Start at [`Host`]; a call's way is told in [`CallRequest`]'s module, a plugin's life in the supervisor's.
+
+mod call;
+mod config;
+mod contract;
+mod discovery;
+mod error;
+mod events;
+mod host;
+mod ids;
+mod package;
+mod raw_object;
+mod registry;
+mod schema;
+mod session;
+mod supervisor;
+mod views;
+
+pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
+pub use config::{
+    DRAIN_GRACE, Environment, HostConfig, MAX_CONCURRENT_CALLS, MAX_PARALLEL_STARTS, MAX_QUEUED_CALLS, Naming,
+    STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE,
+};
+pub use error::{CallFailure, ErrorCode, HostError};
+pub use events::HostEvent;
+pub use host::{ApprovalOrigin, Host};
+pub use plugward_store::{Span, SpanFilter, SpanPage};
+pub use registry::Snapshot;
+pub use supervisor::MAX_BACKOFF;
+pub use views::{
+    Answer, HeldTool, HostView, LogLine, LogOrigin, PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView,
+    ToolView,
+};

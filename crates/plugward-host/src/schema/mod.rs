@@ -140,6 +140,11 @@ impl ToolSchema {
         cache::get_or("null", Use::Input, compile::no_arguments)
     }
 
+    /// Whether both come from one compilation.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// Checks `instance` against the whole schema (requirements 58, 61).
     ///
     /// Takes at most a few hundred milliseconds, whatever the schema and the value; above a megabyte of text the

@@ -1,0 +1,172 @@
+//! The circuit breaker of one plugin: a plugin that keeps failing is left alone for a while.
+//!
+//! ```text
+//!            FAILURE_THRESHOLD failures in a row              OPEN_FOR passed
+//!   closed ------------------------------------> open -------------------------> half-open
+//!     ^                                            ^                               |   |
+//!     |   the probe succeeds                       |   the probe fails             |   |
+//!     +--------------------------------------------+-------------------------------+---+
+//! ```
+//!
+//! Owns the state; time is passed in. In half-open exactly one probe is let through, and each state change starts a
+//! new generation, so that a call begun earlier changes nothing (C1, C3). Refuses to classify failures: the call path
+//! reports only those that speak against the plugin (C4).
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Failures in a row that open the breaker: more than a blip, fewer than an agent's patience.
+pub(crate) const FAILURE_THRESHOLD: u32 = 5;
+
+/// Pause before one probe is let through.
+pub(crate) const OPEN_FOR: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Closed {
+        failures: u32,
+    },
+    /// Refuses until then.
+    Open {
+        until: Instant,
+    },
+    /// The probe is under way.
+    HalfOpen,
+}
+
+/// Leave to call; hand it back with the outcome.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    generation: u64,
+}
+
+/// What the call path knows of a finished call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The plugin answered, whatever it said.
+    Answered,
+    /// The plugin failed to answer.
+    Failed,
+    /// Nothing can be said: cancelled, or never sent.
+    Unknown,
+}
+
+/// The breaker.
+pub(crate) struct Breaker {
+    inner: Mutex<(State, u64)>,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self { inner: Mutex::new((State::Closed { failures: 0 }, 0)) }
+    }
+}
+
+impl Breaker {
+    /// Asks for leave; the error is the time until a probe is let through.
+    pub(crate) fn admit(&self, now: Instant) -> Result<Pass, Duration> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        match inner.0 {
+            State::Closed { .. } => Ok(Pass { generation: inner.1 }),
+            State::Open { until } => {
+                if now < until {
+                    return Err(until - now);
+                }
+                *inner = (State::HalfOpen, inner.1 + 1);
+                Ok(Pass { generation: inner.1 })
+            }
+            State::HalfOpen => Err(OPEN_FOR),
+        }
+    }
+
+    /// Reports the end of an admitted call.
+    pub(crate) fn report(&self, now: Instant, pass: Pass, outcome: Outcome) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if pass.generation != inner.1 {
+            return;
+        }
+        let next = match (inner.0, outcome) {
+            (State::Closed { .. } | State::HalfOpen, Outcome::Answered) => State::Closed { failures: 0 },
+            (State::Closed { failures }, Outcome::Failed) if failures + 1 >= FAILURE_THRESHOLD => {
+                State::Open { until: now + OPEN_FOR }
+            }
+            (State::Closed { failures }, Outcome::Failed) => State::Closed { failures: failures + 1 },
+            (State::HalfOpen, Outcome::Failed) => State::Open { until: now + OPEN_FOR },
+            // The probe told nothing: the next call probes again at once.
+            (State::HalfOpen, Outcome::Unknown) => State::Open { until: now },
+            (state, _) => state,
+        };
+        let changed = std::mem::discriminant(&next) != std::mem::discriminant(&inner.0);
+        *inner = (next, inner.1 + u64::from(changed));
+    }
+
+    /// Whether calls are refused now.
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(self.inner.lock().unwrap_or_else(PoisonError::into_inner).0, State::Closed { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(breaker: &Breaker, now: Instant) {
+        for _ in 0..FAILURE_THRESHOLD {
+            let pass = breaker.admit(now).unwrap();
+            breaker.report(now, pass, Outcome::Failed);
+        }
+    }
+
+    #[test]
+    fn it_opens_after_the_threshold_and_lets_a_single_probe_through() {
+        // C1: three calls in half-open must not all run.
+        let (breaker, start) = (Breaker::default(), Instant::now());
+        open(&breaker, start);
+        assert_eq!(breaker.admit(start).unwrap_err(), OPEN_FOR);
+        let later = start + OPEN_FOR;
+        let probe = breaker.admit(later).unwrap();
+        assert!(breaker.admit(later).is_err() && breaker.admit(later).is_err());
+        breaker.report(later, probe, Outcome::Answered);
+        assert!(breaker.admit(later).is_ok() && !breaker.is_open());
+    }
+
+    #[test]
+    fn a_failed_probe_opens_again_and_an_unknown_one_lets_the_next_call_probe() {
+        let (breaker, start) = (Breaker::default(), Instant::now());
+        open(&breaker, start);
+        let later = start + OPEN_FOR;
+        let probe = breaker.admit(later).unwrap();
+        breaker.report(later, probe, Outcome::Failed);
+        assert!(breaker.admit(later).is_err());
+        let again = later + OPEN_FOR;
+        let probe = breaker.admit(again).unwrap();
+        breaker.report(again, probe, Outcome::Unknown);
+        assert!(breaker.admit(again).is_ok());
+    }
+
+    #[test]
+    fn a_call_from_before_a_change_of_state_changes_nothing() {
+        // C3: stale results.
+        let (breaker, start) = (Breaker::default(), Instant::now());
+        let (stale_success, stale_failure) = (breaker.admit(start).unwrap(), breaker.admit(start).unwrap());
+        open(&breaker, start);
+        let later = start + OPEN_FOR;
+        let probe = breaker.admit(later).unwrap();
+        breaker.report(later, stale_success, Outcome::Answered);
+        assert!(breaker.is_open());
+        breaker.report(later, stale_failure, Outcome::Failed);
+        breaker.report(later, probe, Outcome::Answered);
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn an_answer_in_between_starts_the_count_anew() {
+        let (breaker, now) = (Breaker::default(), Instant::now());
+        for round in 0..3 * FAILURE_THRESHOLD {
+            let outcome = if round % FAILURE_THRESHOLD == 0 { Outcome::Answered } else { Outcome::Failed };
+            let pass = breaker.admit(now).unwrap();
+            breaker.report(now, pass, outcome);
+        }
+        assert!(!breaker.is_open());
+    }
+}

@@ -1,0 +1,356 @@
+//! The call path: the one way a tool is run, for every face (invariant 2).
+//!
+//! ```text
+//! resolve -> validate -> decide -> (ask a person) -> admit -> session -> check result -> record
+//! ```
+//!
+//! Owns the order of these stages and the deadline over them. Each stage has a file of its own beside this one; a
+//! failure names its stage and has a stable code ([`CallFailure`]). Refuses to know who calls: faces hand in a
+//! [`CallRequest`] and render the [`CallReport`].
+
+pub(crate) mod admission;
+pub(crate) mod asks;
+pub(crate) mod breaker;
+mod record;
+pub(crate) mod result;
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use plugward_policy::{
+    Catalogue, Decision, DecisionInput, Effect, GrantSet, Manifest, PluginId, StandingAnswer, ToolId, decide,
+};
+use plugward_store::Store;
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::sync::CancellationToken;
+
+pub use result::ToolReply;
+
+use crate::error::CallFailure;
+use crate::ids;
+use crate::raw_object::RawObject;
+use crate::registry::{RegisteredTool, Registry};
+use crate::schema::Violations;
+use crate::session::{RequestError, Session, Timing, ToolCall};
+use admission::Admission;
+use asks::{AskEnd, Asks};
+use breaker::{Breaker, Outcome};
+use record::SpanDraft;
+
+/// Progress may extend a call beyond its tool's timeout, up to this many times the timeout (spec: a hard maximum
+/// regardless of progress).
+pub(crate) const HARD_TIMEOUT_FACTOR: u32 = 10;
+
+/// Where the calls of one running plugin go. A new start makes a new route; calls begun on the old one end on it.
+pub(crate) struct Route {
+    pub(crate) plugin: PluginId,
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) admission: Admission,
+    pub(crate) breaker: Arc<Breaker>,
+    pub(crate) grants: Arc<RwLock<GrantSet>>,
+    pub(crate) secrets: plugward_store::Redactor,
+}
+
+/// How a tool is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolSelector {
+    /// By internal id, `<plugin_id>.<remote_name>`.
+    Id(String),
+    /// By the name MCP clients see.
+    Exposed(String),
+}
+
+/// A call as a face hands it in.
+pub struct CallRequest {
+    /// Which tool.
+    pub tool: ToolSelector,
+    /// Arguments, untouched; none and `null` mean `{}`.
+    pub arguments: Option<Box<RawValue>>,
+    /// `_meta` of the caller, passed on.
+    pub meta: Option<Box<RawValue>>,
+    /// Who calls, for decisions and traces: `cli`, `api`, `mcp:claude-code`, ...
+    pub caller: String,
+    /// A limit shorter than the tool's own (requirement 82); the shorter one wins.
+    pub timeout: Option<Duration>,
+    /// Where progress notes go.
+    pub progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// Cancels the call.
+    pub cancel: CancellationToken,
+}
+
+impl CallRequest {
+    /// A call without progress, cancel and limit of its own.
+    pub fn new(tool: ToolSelector, arguments: Option<Box<RawValue>>, caller: impl Into<String>) -> Self {
+        Self {
+            tool,
+            arguments,
+            meta: None,
+            caller: caller.into(),
+            timeout: None,
+            progress: None,
+            cancel: CancellationToken::new(),
+        }
+    }
+}
+
+/// The end of a call.
+#[derive(Debug)]
+pub struct CallReport {
+    /// Trace id, for `plugward trace show`.
+    pub trace_id: String,
+    /// The tool, if the name was known.
+    pub tool: Option<ToolId>,
+    /// What came of it.
+    pub outcome: Result<ToolReply, CallFailure>,
+    /// From the face's call to the report.
+    pub duration: Duration,
+}
+
+/// What the call path needs of the host.
+pub(crate) struct CallPath {
+    pub(crate) registry: Registry,
+    pub(crate) asks: Asks,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) admission: Admission,
+    pub(crate) store: Store,
+    pub(crate) stopping: CancellationToken,
+}
+
+impl CallPath {
+    /// Runs a call through all stages; always returns, within the tool's limits (invariant 3).
+    pub(crate) async fn call(&self, request: CallRequest) -> CallReport {
+        let mut span = SpanDraft::start(&request);
+        let snapshot = self.registry.snapshot();
+        let (found, name) = match &request.tool {
+            ToolSelector::Id(name) => (snapshot.by_id(name), name),
+            ToolSelector::Exposed(name) => (snapshot.by_exposed(name), name),
+        };
+        let outcome = match found {
+            _ if self.stopping.is_cancelled() => Err(CallFailure::Stopping),
+            None => Err(CallFailure::ToolNotFound { name: visible_name(name) }),
+            Some(tool) => self.run(tool, request, &mut span).await,
+        };
+        let report = CallReport {
+            trace_id: span.trace_id().to_owned(),
+            tool: found.map(|tool| tool.id.clone()),
+            duration: span.elapsed(),
+            outcome,
+        };
+        self.store.record_span(span.finish(&report));
+        report
+    }
+
+    async fn run(
+        &self,
+        tool: &RegisteredTool,
+        request: CallRequest,
+        span: &mut SpanDraft,
+    ) -> Result<ToolReply, CallFailure> {
+        span.tool(tool);
+        let arguments = normalise(request.arguments)?;
+        let arguments = validate(tool, arguments).await?;
+        span.stage("validate");
+        let own_limit = tool.route.manifest.backend.tool_timeout;
+        let limit = request.timeout.map_or(own_limit, |timeout| timeout.min(own_limit));
+        // One limit covers everything that is not the plugin working: a person, the queue.
+        let waiting = self.permit(tool, &request.caller, limit, span);
+        let permits = tokio::select! {
+            biased;
+            () = request.cancel.cancelled() => return Err(CallFailure::Cancelled),
+            () = self.stopping.cancelled() => return Err(CallFailure::Stopping),
+            permits = waiting => permits?,
+        };
+        let pass =
+            tool.route.breaker.admit(Instant::now()).map_err(|retry_after| CallFailure::CircuitOpen { retry_after })?;
+        span.stage("admit");
+        let heard_before = tool.route.session.messages_in();
+        // Without a shorter limit of the caller, progress extends the call up to the hard maximum.
+        let hard = if request.timeout.is_some() { limit } else { limit * HARD_TIMEOUT_FACTOR };
+        let call = ToolCall {
+            name: tool.definition.name.to_string(),
+            arguments: Some(arguments),
+            meta: request.meta,
+            timing: Timing { idle: limit, hard },
+            progress: request.progress,
+        };
+        let answer = tool.route.session.call_tool(call, &request.cancel).await;
+        let outcome = self.judge(tool, answer, request.timeout.is_some());
+        let silent = tool.route.session.messages_in() == heard_before;
+        tool.route.breaker.report(Instant::now(), pass, verdict(&outcome, silent));
+        drop(permits);
+        span.stage("plugin");
+        outcome
+    }
+
+    /// Decides, asks a person where the decision says so, and waits for a place.
+    async fn permit(
+        &self,
+        tool: &RegisteredTool,
+        caller: &str,
+        limit: Duration,
+        span: &mut SpanDraft,
+    ) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit), CallFailure> {
+        self.decide(tool, caller, limit, span).await?;
+        span.stage("decide");
+        let full = |whose: &str, full: admission::QueueFull| CallFailure::Busy {
+            reason: format!("{whose} has {} calls running and {} waiting", full.running, full.waiting),
+        };
+        let queue = async {
+            let own = tool.route.admission.enter().await.map_err(|error| full("the plugin", error))?;
+            let shared = self.admission.enter().await.map_err(|error| full("the host", error))?;
+            Ok((own, shared))
+        };
+        let timed_out = |_| CallFailure::TimedOut { limit, setting: "backend.tool_timeout_seconds" };
+        tokio::time::timeout(limit, queue).await.map_err(timed_out)?
+    }
+
+    async fn decide(
+        &self,
+        tool: &RegisteredTool,
+        caller: &str,
+        limit: Duration,
+        span: &mut SpanDraft,
+    ) -> Result<(), CallFailure> {
+        let permission = tool.definition.permission.as_ref();
+        let session_yes = permission.is_some_and(|name| self.asks.allowed_for_session(&tool.id, name));
+        let decision = {
+            let grants = tool.route.grants.read().unwrap_or_else(PoisonError::into_inner);
+            decide(&DecisionInput {
+                tool: &tool.id,
+                tool_permission: permission,
+                catalogue: &self.catalogue,
+                manifest_permissions: &tool.route.manifest.permissions,
+                grants: &grants,
+                // What is not switched on, approved and unchanged is not in the registry at all.
+                plugin_enabled: true,
+                plugin_held: None,
+                tool_on: true,
+                tool_held: None,
+                answer: session_yes.then_some(StandingAnswer::AllowSession),
+            })
+        };
+        span.decision(&decision);
+        match (decision.verdict, permission) {
+            (Effect::Allow, _) => Ok(()),
+            (Effect::Ask, Some(permission)) => {
+                match self.asks.ask(&tool.id, permission, caller, explain(&decision), limit).await {
+                    AskEnd::Allowed => Ok(()),
+                    AskEnd::Denied => Err(CallFailure::Denied { reason: "a person answered no".to_owned() }),
+                    AskEnd::TimedOut => Err(CallFailure::AskTimedOut { limit }),
+                    AskEnd::TooMany => Err(CallFailure::Busy {
+                        reason: format!("{} permission requests already wait for a person", asks::MAX_OPEN_ASKS),
+                    }),
+                }
+            }
+            (Effect::Ask | Effect::Deny, _) => Err(CallFailure::Denied { reason: explain(&decision) }),
+        }
+    }
+
+    fn judge(
+        &self,
+        tool: &RegisteredTool,
+        answer: Result<Box<RawValue>, RequestError>,
+        caller_limit: bool,
+    ) -> Result<ToolReply, CallFailure> {
+        let secrets = &tool.route.secrets;
+        match answer {
+            Ok(raw) => {
+                let max_bytes = usize::try_from(tool.route.manifest.backend.max_result_bytes).unwrap_or(usize::MAX);
+                result::accept(masked(secrets, raw), tool.definition.output.as_ref(), max_bytes)
+            }
+            Err(RequestError::TimedOut { limit }) => {
+                let setting = if caller_limit { "timeout of the caller" } else { "backend.tool_timeout_seconds" };
+                Err(CallFailure::TimedOut { limit, setting })
+            }
+            Err(RequestError::Cancelled) => Err(CallFailure::Cancelled),
+            Err(RequestError::Rejected(mut error)) => {
+                error.message = secrets.redact(&error.message).into_owned();
+                error.data = error.data.map(|data| masked(secrets, data));
+                Err(CallFailure::Rejected(error))
+            }
+            Err(RequestError::Invalid(reason)) => Err(CallFailure::ResultInvalid { reason }),
+            Err(RequestError::TooLarge { bytes, limit }) => Err(CallFailure::ResultTooLarge { bytes, limit }),
+            Err(RequestError::RequestTooLarge { bytes, limit }) => Err(CallFailure::RequestTooLarge { bytes, limit }),
+            Err(RequestError::Unavailable(reason)) => Err(CallFailure::Unavailable { reason }),
+        }
+    }
+}
+
+/// Secrets that a plugin was given do not come back through it (invariant 4, B020).
+fn masked(secrets: &plugward_store::Redactor, raw: Box<RawValue>) -> Box<RawValue> {
+    match secrets.redact_values(raw.get()) {
+        std::borrow::Cow::Borrowed(_) => raw,
+        // `***` replaces text inside strings only; if a value was not in a string, its number is not worth keeping.
+        std::borrow::Cow::Owned(text) => RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned()),
+    }
+}
+
+/// None, `null` and `{}` are the same call (B009).
+fn normalise(arguments: Option<Box<RawValue>>) -> Result<Box<RawValue>, CallFailure> {
+    let empty = || RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned());
+    match arguments {
+        None => Ok(empty()),
+        Some(raw) if raw.get() == "null" => Ok(empty()),
+        Some(raw) if RawObject::parse(&raw).is_some() => Ok(raw),
+        Some(_) => Err(CallFailure::ArgumentInvalid {
+            violations: vec!["arguments are not an object, or repeat a key".to_owned()],
+        }),
+    }
+}
+
+/// Arguments above this size are checked on a thread of their own: checking may take long, and others call meanwhile.
+const INLINE_VALIDATION_BYTES: usize = 64 * 1024;
+
+async fn validate(tool: &RegisteredTool, arguments: Box<RawValue>) -> Result<Box<RawValue>, CallFailure> {
+    let schema = tool.definition.input.clone();
+    let is_short = arguments.get().len() <= INLINE_VALIDATION_BYTES;
+    let check = move || match schema.validate(&arguments) {
+        Ok(()) => Ok(arguments),
+        Err(violations) => Err(CallFailure::ArgumentInvalid { violations: lines(&violations) }),
+    };
+    if is_short {
+        return check();
+    }
+    tokio::task::spawn_blocking(check).await.unwrap_or_else(|_| {
+        Err(CallFailure::ArgumentInvalid { violations: vec!["arguments could not be checked".to_owned()] })
+    })
+}
+
+fn lines(violations: &Violations) -> Vec<String> {
+    let mut lines: Vec<String> = violations.list.iter().map(ToString::to_string).collect();
+    if violations.more {
+        lines.push("and more".to_owned());
+    }
+    lines
+}
+
+/// Bad arguments, business errors and cancels never speak against a plugin (C4); a timeout does only if the plugin
+/// said nothing at all meanwhile (B067: one tool that hangs must not take the others along).
+fn verdict(outcome: &Result<ToolReply, CallFailure>, silent: bool) -> Outcome {
+    match outcome {
+        Ok(_) | Err(CallFailure::Rejected(_) | CallFailure::ResultTooLarge { .. }) => Outcome::Answered,
+        Err(CallFailure::TimedOut { .. }) if !silent => Outcome::Unknown,
+        Err(failure) if failure.counts_against_plugin() => Outcome::Failed,
+        Err(_) => Outcome::Unknown,
+    }
+}
+
+/// The sentence that settled a decision.
+fn explain(decision: &Decision) -> String {
+    decision.reason().map_or_else(String::new, |step| step.text.clone())
+}
+
+/// A name from outside, fit for an error text.
+fn visible_name(name: &str) -> String {
+    name.chars().take(128).flat_map(char::escape_default).collect()
+}
+
+/// Microseconds since the epoch, as the store keeps times.
+pub(crate) fn epoch_us(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(crate) use ids::random_hex;

@@ -1,0 +1,87 @@
+//! Settings of a host: where it lives, what it may start, and its limits.
+//!
+//! Owns the defaults and why each is what it is. Refuses to read files or the environment: the edge does that.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plugward_policy::Catalogue;
+use plugward_sandbox::Launcher;
+
+/// The gate of seed 000 §6 (requirements 104, 105): which isolation a start needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Environment {
+    /// Plugins start only at the sandbox level they ask for.
+    #[default]
+    Production,
+    /// Plugins may start unsandboxed; for the demo, fixtures and plugin authors.
+    Development,
+}
+
+impl Environment {
+    /// Only the exact word `development` opens the gate; everything else, empty and misspelt included, keeps it shut.
+    pub fn from_setting(text: &str) -> Self {
+        if text == "development" { Environment::Development } else { Environment::Production }
+    }
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Environment::Production => "production",
+            Environment::Development => "development",
+        }
+    }
+}
+
+/// Calls all plugins together may have in flight. Each costs a task and its buffers; 512 keeps the worst case of
+/// 512 results of 256 KiB at 128 MiB.
+pub const MAX_CONCURRENT_CALLS: usize = 512;
+
+/// Calls that may wait for a place among [`MAX_CONCURRENT_CALLS`]. Past it the host says so instead of growing.
+pub const MAX_QUEUED_CALLS: usize = 4096;
+
+/// Plugins that start at the same time. Starts are mostly waiting, so the bound only keeps 10,000 enabled plugins
+/// from forking at once.
+pub const MAX_PARALLEL_STARTS: usize = 64;
+
+/// Time a plugin has to end after its stdin closed, before TERM (mcp shutdown order; the seed waits 2 s).
+pub const STOP_EOF_GRACE: Duration = Duration::from_secs(2);
+
+/// Time a plugin has to end after TERM, before KILL.
+pub const STOP_TERM_GRACE: Duration = Duration::from_secs(2);
+
+/// Time KILL may take to empty the tree before the host reports a leftover.
+pub const STOP_KILL_GRACE: Duration = Duration::from_secs(2);
+
+/// Calls in flight at shutdown get this long to finish before their plugin is stopped.
+pub const DRAIN_GRACE: Duration = Duration::from_secs(5);
+
+/// Settings of a host.
+pub struct HostConfig {
+    /// State folder (`PLUGWARD_HOME`).
+    pub home: PathBuf,
+    /// Which isolation a start needs.
+    pub environment: Environment,
+    /// Permissions known to this deployment.
+    pub catalogue: Catalogue,
+    /// How plugin processes are launched.
+    pub launcher: Launcher,
+    /// The host process's environment, of which an allow-list reaches plugins and `${NAME}` is looked up in.
+    pub host_environment: Vec<(String, String)>,
+    /// Name of MCP tools for clients: prefixed by plugin, or as the plugin names them.
+    pub naming: Naming,
+    /// First pause of an automatic restart; it doubles up to [`crate::supervisor::MAX_BACKOFF`].
+    pub restart_base_delay: Duration,
+    /// Who operates this host, for the record of approvals.
+    pub operator: String,
+}
+
+/// How exposed tool names are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Naming {
+    /// `<plugin>_<tool>`.
+    #[default]
+    Prefixed,
+    /// The plugin's own names; two plugins with one name are a conflict. For one-plugin gateways.
+    PassThrough,
+}

@@ -1,0 +1,211 @@
+//! Installing and removing packages.
+//!
+//! Owns the package folders under the home. Install copies and reads; it runs nothing (requirement 35). Files come
+//! first and the record last on the way in, the record first and the files last on the way out, and what a crash
+//! leaves between is swept at the next start. Refuses to replace an installed plugin.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use plugward_policy::{Diagnostic, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest};
+use plugward_store::{PluginRow, StoreError};
+
+use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, disabled_key};
+use crate::call::{epoch_us, random_hex};
+use crate::error::{ErrorCode, HostError};
+use crate::events::HostEvent;
+use crate::package::{self, PackageLimits};
+use crate::supervisor::stop::{self, Ladder};
+use crate::views::PluginView;
+
+impl Host {
+    /// Installs a folder or a manifest file; `id` overrides nothing, it must be the manifest's own if given.
+    pub async fn install(&self, source: &Path, id: Option<&str>) -> Result<PluginView, HostError> {
+        let inner = Arc::clone(&self.inner);
+        let (source, id) = (source.to_owned(), id.map(str::to_owned));
+        self.inner.operation(async move { inner.install(source, id).await }).await
+    }
+
+    /// Stops a plugin and forgets it: package, private home, approvals, grants. Traces stay.
+    pub async fn remove(&self, id: &str) -> Result<(), HostError> {
+        let inner = Arc::clone(&self.inner);
+        let id = id.to_owned();
+        self.inner.operation(async move { inner.remove(&id).await }).await
+    }
+}
+
+impl Inner {
+    async fn install(self: Arc<Self>, source: PathBuf, id: Option<String>) -> Result<PluginView, HostError> {
+        let _roster = self.roster.lock().await;
+        let given = source.display().to_string();
+        let worker = Arc::clone(&self);
+        let (row, parsed) = tokio::task::spawn_blocking(move || worker.unpack(&source, &given, id.as_deref()))
+            .await
+            .map_err(|_| HostError::internal("copying a package"))??;
+        let record = row.clone();
+        let inserted = self.blocking(move |inner| inner.path.store.insert_plugin(&record)).await;
+        if let Err(error) = inserted {
+            remove_tree(&self.package_dir(&row));
+            return Err(error);
+        }
+        tracing::info!(plugin = %parsed.manifest.id, version = %parsed.manifest.version, "installed");
+        let plugin = self.adopt(row).await?;
+        self.plugin_changed(&plugin);
+        Ok(self.view(&plugin))
+    }
+
+    /// Reads and copies a package; the folder is complete when this returns, and nothing refers to it yet.
+    fn unpack(
+        &self,
+        source: &Path,
+        given: &str,
+        wanted: Option<&str>,
+    ) -> Result<(PluginRow, ParsedManifest), HostError> {
+        let found = package::locate(source).map_err(|error| package_error(&error))?;
+        let text = package::read_manifest(&found.manifest_path).map_err(|error| package_error(&error))?;
+        let file = found.manifest_path.display().to_string();
+        let parsed = parse_manifest(&text, &file).map_err(|error| {
+            let code = match error.kind() {
+                ManifestErrorKind::Unsupported => ErrorCode::McpCapabilityUnsupported,
+                ManifestErrorKind::Invalid => ErrorCode::PluginManifestInvalid,
+            };
+            let details: Vec<String> = error.diagnostics().iter().map(Diagnostic::to_string).collect();
+            let first = details.first().cloned().unwrap_or_default();
+            HostError::new(code, first).with_details(details.into_iter().skip(1).collect())
+        })?;
+        self.check_manifest(&parsed, wanted)?;
+        let incoming = self.config.home.join(INCOMING_DIR);
+        create_private_dir(&incoming)?;
+        create_private_dir(&self.config.home.join(PACKAGES_DIR))?;
+        let copy = incoming.join(random_hex::<8>());
+        let facts = package::copy_package(&found.dir, &copy, &PackageLimits::default());
+        let facts = facts.map_err(|error| {
+            remove_tree(&copy);
+            package_error(&error)
+        })?;
+        // The manifest that was read is the manifest that is kept: a file swapped in between would show here.
+        let name = found.manifest_path.file_name().unwrap_or_default();
+        let kept = package::read_manifest(&copy.join(name)).map_err(|error| package_error(&error));
+        if kept.as_ref().ok() != Some(&text) {
+            remove_tree(&copy);
+            let message = format!("package `{given}` changed while it was being copied");
+            return Err(HostError::new(ErrorCode::PluginPackageInvalid, message).with_hint("install it again"));
+        }
+        let id = &parsed.manifest.id;
+        // One folder per id: the paths in a review are the same on every install.
+        let package_dir = format!("{PACKAGES_DIR}/{id}");
+        remove_tree(&self.config.home.join(&package_dir));
+        std::fs::rename(&copy, self.config.home.join(&package_dir)).map_err(|error| {
+            remove_tree(&copy);
+            io_error(&self.config.home.join(&package_dir), &error)
+        })?;
+        let row = PluginRow {
+            id: id.to_string(),
+            source: given.to_owned(),
+            version: parsed.manifest.version.clone(),
+            package_dir,
+            package_digest: facts.digest.to_string(),
+            manifest_text: text,
+            enabled: false,
+            installed_at_us: epoch_us(SystemTime::now()),
+            last_error: None,
+        };
+        Ok((row, parsed))
+    }
+
+    fn check_manifest(&self, parsed: &ParsedManifest, wanted: Option<&str>) -> Result<(), HostError> {
+        let manifest = &parsed.manifest;
+        let id = &manifest.id;
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != id.as_str()) {
+            let wanted = plugward_policy::visible(wanted);
+            let message = format!("package is plugin `{id}`, not `{wanted}`");
+            return Err(HostError::new(ErrorCode::PluginManifestInvalid, message));
+        }
+        if self.plugin(id.as_str()).is_ok() {
+            let message = format!("plugin `{id}` is installed already");
+            let hint = format!("remove the installed one first: `plugward remove {id}`");
+            return Err(HostError::new(ErrorCode::PluginAlreadyInstalled, message).with_hint(hint));
+        }
+        let unknown = self.config.catalogue.unknown(&manifest.permissions);
+        if let Some((name, suggestion)) = unknown.first() {
+            let message = format!("plugin `{id}` asks for permission `{name}`, which this deployment does not know");
+            let error = HostError::new(ErrorCode::PluginPermissionUnknown, message);
+            return Err(match suggestion {
+                Some(suggestion) => error.with_hint(format!("did you mean `{suggestion}`?")),
+                None => error.with_hint("add it to the catalogue in config.toml, or ask the author to drop it"),
+            });
+        }
+        Ok(())
+    }
+
+    async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
+        let _roster = self.roster.lock().await;
+        let plugin = self.plugin(id)?;
+        let _operation = plugin.operation.lock().await;
+        plugin.state().removed = true;
+        stop::stop(&self, &plugin, Ladder::ORDERLY).await;
+        let row = plugin.state().row.clone();
+        let record = plugin.id.to_string();
+        self.blocking(move |inner| {
+            inner.path.store.remove_plugin(&record)?;
+            inner.path.store.set_setting(&disabled_key(&record), None)?;
+            inner.path.store.set_setting(&super::trust::offered_key(&record), None)?;
+            inner.path.store.set_setting(&super::trust::pinned_key(&record), None)
+        })
+        .await?;
+        self.plugins.write().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&plugin.id);
+        self.path.registry.forget(&plugin.id);
+        plugin.redactor.clear(plugin.id.as_str());
+        let folders = [self.package_dir(&row), self.private_home(&plugin.id)];
+        let _ = tokio::task::spawn_blocking(move || folders.iter().for_each(|folder| remove_tree(folder))).await;
+        tracing::info!(plugin = %plugin.id, "removed");
+        self.events.send(HostEvent::PluginRemoved(plugin.id.clone()));
+        Ok(())
+    }
+
+    pub(crate) fn private_home(&self, id: &PluginId) -> PathBuf {
+        self.config.home.join(HOMES_DIR).join(id.as_str())
+    }
+
+    /// Deletes package folders that no record refers to: what a crash left of an install or a remove.
+    pub(super) async fn sweep(self: &Arc<Self>) -> Result<(), HostError> {
+        self.blocking(|inner| {
+            let home = &inner.config.home;
+            let kept: BTreeSet<PathBuf> =
+                inner.path.store.plugins()?.iter().map(|row| inner.package_dir(row)).collect();
+            remove_tree(&home.join(INCOMING_DIR));
+            let packages = std::fs::read_dir(home.join(PACKAGES_DIR)).into_iter().flatten().flatten();
+            for folder in packages.map(|entry| entry.path()).filter(|path| !kept.contains(path)) {
+                tracing::info!(folder = %folder.display(), "removing what is left of an unfinished install or remove");
+                remove_tree(&folder);
+            }
+            Ok::<_, StoreError>(())
+        })
+        .await
+    }
+}
+
+pub(super) fn create_private_dir(path: &Path) -> Result<(), HostError> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| io_error(path, &error))
+}
+
+fn io_error(path: &Path, error: &std::io::Error) -> HostError {
+    HostError::new(ErrorCode::HomeUnusable, format!("`{}` cannot be written: {error}", path.display()))
+}
+
+fn package_error(error: &package::PackageError) -> HostError {
+    HostError::new(ErrorCode::PluginPackageInvalid, error.to_string())
+}
+
+/// Removal of folders is best effort: the sweep at the next start tries again.
+fn remove_tree(path: &Path) {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(folder = %path.display(), "a folder could not be removed: {error}");
+        }
+        _ => {}
+    }
+}

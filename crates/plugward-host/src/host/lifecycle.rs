@@ -1,0 +1,188 @@
+//! Switching plugins on and off, and the start and end of the host.
+//!
+//! Owns what a person's enable, disable and restart mean (requirements 36, 49-51, 56, 115-117) and the order of a
+//! shutdown. Refuses shortcuts: everything goes through the eleven steps and the stop ladder.
+
+use std::sync::Arc;
+
+use plugward_policy::PluginStatus;
+use tokio::task::JoinSet;
+
+use super::{Host, Inner, disabled_key};
+use crate::error::{ErrorCode, HostError};
+use crate::supervisor::stop::{self, Ladder};
+use crate::supervisor::{Plugin, start, watch};
+use crate::views::{HostView, PluginView};
+
+impl Host {
+    /// Switches a plugin on: all eleven steps, or nothing. A plugin that is on already stays as it is.
+    pub async fn enable(&self, id: &str) -> Result<PluginView, HostError> {
+        let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
+        self.inner.operation(async move { inner.enable(&plugin).await }).await
+    }
+
+    /// Switches a plugin off; its tools are gone before its process is asked to end.
+    pub async fn disable(&self, id: &str) -> Result<PluginView, HostError> {
+        let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
+        self.inner.operation(async move { inner.disable(&plugin).await }).await
+    }
+
+    /// Restarts a plugin that is switched on; one that is not is refused (requirement 117).
+    pub async fn restart(&self, id: &str) -> Result<HostView, HostError> {
+        let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
+        self.inner.operation(async move { inner.restart(&plugin).await }).await
+    }
+
+    /// Starts every plugin that is switched on, each on its own (B036). Returns at once.
+    pub fn start_enabled(&self) {
+        for plugin in self.inner.all() {
+            if plugin.state().row.enabled {
+                // Shown from now on, though it may have to wait for its turn.
+                plugin.state().status = PluginStatus::Starting;
+                let inner = Arc::clone(&self.inner);
+                self.inner.tasks.spawn(async move { inner.start_unattended(&plugin).await });
+            }
+        }
+    }
+
+    /// Starts one plugin that is switched on and waits for it; for callers without a running host.
+    pub async fn ensure_started(&self, id: &str) -> Result<(), HostError> {
+        let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
+        self.inner
+            .operation(async move {
+                let _operation = plugin.operation.lock().await;
+                if plugin.running().is_some() {
+                    return Ok(());
+                }
+                if !plugin.state().row.enabled {
+                    return Err(not_enabled(&plugin));
+                }
+                start::start(&inner, &plugin).await
+            })
+            .await
+    }
+
+    /// Ends the host: no new calls, then all plugins at once down their ladders. Nothing is left when this returns.
+    pub async fn shutdown(&self) {
+        let inner = &self.inner;
+        let mut stops = JoinSet::new();
+        for plugin in inner.all() {
+            let inner = Arc::clone(inner);
+            stops.spawn(async move {
+                stop::stop(&inner, &plugin, Ladder::ORDERLY).await;
+                plugin
+            });
+        }
+        // Starts under way see this and roll back.
+        inner.path.stopping.cancel();
+        while stops.join_next().await.is_some() {}
+        for plugin in inner.all() {
+            // A start that was past its last check when the stop came by is caught here.
+            let _operation = plugin.operation.lock().await;
+            stop::stop(inner, &plugin, Ladder::BROKEN).await;
+        }
+        inner.tasks.close();
+        inner.tasks.wait().await;
+        let flushed = inner.blocking(|inner| inner.path.store.flush()).await;
+        if let Err(error) = flushed {
+            tracing::warn!(code = %error.code, "the last traces were not written: {}", error.message);
+        }
+    }
+}
+
+impl Inner {
+    /// Runs an operation in a task of its own: a caller that goes away does not leave it half done.
+    pub(super) async fn operation<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, HostError>> + Send + 'static,
+    ) -> Result<T, HostError> {
+        if self.path.stopping.is_cancelled() {
+            return Err(HostError::new(ErrorCode::HostStopping, "the host is shutting down"));
+        }
+        self.tasks.spawn(work).await.unwrap_or_else(|_| Err(HostError::internal("an operation")))
+    }
+
+    async fn enable(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<PluginView, HostError> {
+        let _operation = plugin.operation.lock().await;
+        not_removed(plugin)?;
+        let is_on = {
+            let mut state = plugin.state();
+            state.cancel_restart();
+            state.backoff.reset();
+            state.row.enabled && state.running.is_some()
+        };
+        if !is_on {
+            start::start(self, plugin).await?;
+            if let Err(error) = self.set_enabled(plugin, true).await {
+                // All or nothing: what could not be remembered is not left running.
+                stop::stop(self, plugin, Ladder::BROKEN).await;
+                plugin.state().set_error(plugward_policy::HostStatus::Error, error.message.clone());
+                return Err(error);
+            }
+        }
+        self.plugin_changed(plugin);
+        Ok(self.view(plugin))
+    }
+
+    async fn disable(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<PluginView, HostError> {
+        let _operation = plugin.operation.lock().await;
+        not_removed(plugin)?;
+        // The wish is kept first: a crash in between must not bring the plugin back.
+        self.set_enabled(plugin, false).await?;
+        stop::stop(self, plugin, Ladder::ORDERLY).await;
+        let missing = !plugin.missing_grants().is_empty();
+        plugin.state().settle(missing, true);
+        self.plugin_changed(plugin);
+        Ok(self.view(plugin))
+    }
+
+    async fn restart(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<HostView, HostError> {
+        let _operation = plugin.operation.lock().await;
+        not_removed(plugin)?;
+        {
+            let mut state = plugin.state();
+            if !state.row.enabled {
+                drop(state);
+                return Err(not_enabled(plugin));
+            }
+            state.backoff.reset();
+        }
+        stop::stop(self, plugin, Ladder::ORDERLY).await;
+        start::start(self, plugin).await?;
+        Ok(self.host_view(plugin))
+    }
+
+    async fn start_unattended(self: &Arc<Self>, plugin: &Arc<Plugin>) {
+        let Ok(_place) = self.starts.acquire().await else { return };
+        let _operation = plugin.operation.lock().await;
+        if plugin.running().is_some() || self.path.stopping.is_cancelled() {
+            return;
+        }
+        let started = start::start(self, plugin).await;
+        watch::after_start(self, plugin, started);
+    }
+
+    /// Keeps a person's wish, and on success clears what went wrong before.
+    pub(super) async fn set_enabled(self: &Arc<Self>, plugin: &Plugin, enabled: bool) -> Result<(), HostError> {
+        let id = plugin.id.to_string();
+        self.blocking(move |inner| {
+            let store = &inner.path.store;
+            store.set_setting(&disabled_key(&id), (!enabled).then_some("1"))?;
+            store.set_enabled(&id, enabled)?;
+            store.set_last_error(&id, None)
+        })
+        .await?;
+        plugin.state().row.enabled = enabled;
+        Ok(())
+    }
+}
+
+fn not_removed(plugin: &Plugin) -> Result<(), HostError> {
+    if plugin.state().removed { Err(HostError::plugin_not_found(plugin.id.as_str(), &[])) } else { Ok(()) }
+}
+
+fn not_enabled(plugin: &Plugin) -> HostError {
+    let id = &plugin.id;
+    HostError::new(ErrorCode::PluginHostUnavailable, format!("plugin `{id}` is not switched on"))
+        .with_hint(format!("switch it on with `plugward enable {id}`"))
+}

@@ -1,0 +1,246 @@
+//! The tool registry: which tools can be called, under which names, and where each call goes.
+//!
+//! Owns the current [`Snapshot`]; a snapshot is immutable and is replaced whole, so that no reader ever sees half of
+//! a plugin's tools (requirement 47). Names resolve by exact maps and never by splitting (B007, B064). Refuses to
+//! know how a tool is run: a route is handed in and handed out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use plugward_policy::{NamingMode, PluginId, PluginTools, RemoteToolName, ToolId, expose};
+use tokio::sync::watch;
+
+use crate::call::Route;
+use crate::config::Naming;
+use crate::contract::ToolDefinition;
+
+/// One callable tool.
+#[derive(Clone)]
+pub(crate) struct RegisteredTool {
+    /// Internal id.
+    pub(crate) id: ToolId,
+    /// Name MCP clients see.
+    pub(crate) exposed_name: String,
+    /// What the plugin said about it.
+    pub(crate) definition: Arc<ToolDefinition>,
+    /// Where its calls go.
+    pub(crate) route: Arc<Route>,
+}
+
+/// All tools that can be called at one moment.
+#[derive(Default)]
+pub struct Snapshot {
+    version: u64,
+    tools: Vec<RegisteredTool>,
+    by_id: HashMap<String, usize>,
+    by_exposed: HashMap<String, usize>,
+}
+
+impl Snapshot {
+    /// Rises with each change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Number of tools.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Whether there is no tool.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    pub(crate) fn tools(&self) -> &[RegisteredTool] {
+        &self.tools
+    }
+
+    pub(crate) fn by_id(&self, id: &str) -> Option<&RegisteredTool> {
+        self.by_id.get(id).map(|&index| &self.tools[index])
+    }
+
+    pub(crate) fn by_exposed(&self, name: &str) -> Option<&RegisteredTool> {
+        self.by_exposed.get(name).map(|&index| &self.tools[index])
+    }
+}
+
+/// A tool id that two plugins claim (requirement 39).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ToolConflict {
+    /// The id.
+    pub(crate) id: ToolId,
+    /// The plugin that has it.
+    pub(crate) owner: PluginId,
+}
+
+/// Place of a plugin in every list: install order, so that lists keep their order between starts (B053).
+pub(crate) type PluginRank = u64;
+
+struct Entry {
+    rank: PluginRank,
+    /// Tools known from the approved contract; they keep exposed names stable while a plugin is not running.
+    known: Vec<RemoteToolName>,
+    tools: Vec<(Arc<ToolDefinition>, Arc<Route>)>,
+}
+
+/// The registry. Cheap to read; changes are serialised.
+pub(crate) struct Registry {
+    naming: Naming,
+    entries: Mutex<BTreeMap<PluginId, Entry>>,
+    current: RwLock<Arc<Snapshot>>,
+    changed: watch::Sender<u64>,
+}
+
+impl Registry {
+    pub(crate) fn new(naming: Naming) -> Self {
+        Self { naming, entries: Mutex::default(), current: RwLock::default(), changed: watch::Sender::new(0) }
+    }
+
+    /// The tools that can be called now.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Told the version after each change.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Announces the tools a plugin is known to have, without making them callable.
+    pub(crate) fn announce(&self, plugin: &PluginId, rank: PluginRank, known: Vec<RemoteToolName>) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry =
+            entries.entry(plugin.clone()).or_insert_with(|| Entry { rank, known: Vec::new(), tools: Vec::new() });
+        entry.rank = rank;
+        entry.known = known;
+    }
+
+    /// Checks ids for a plugin that is about to start (requirement 39: before any process).
+    pub(crate) fn check_conflicts(&self, plugin: &PluginId, ids: &[ToolId]) -> Result<(), ToolConflict> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        conflicts(&entries, plugin, ids)
+    }
+
+    /// Replaces the whole set of a plugin's callable tools at once.
+    pub(crate) fn publish(
+        &self,
+        plugin: &PluginId,
+        rank: PluginRank,
+        tools: Vec<(Arc<ToolDefinition>, Arc<Route>)>,
+    ) -> Result<(), ToolConflict> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let ids: Vec<ToolId> = tools.iter().map(|(tool, _)| ToolId::new(plugin.clone(), tool.name.clone())).collect();
+        conflicts(&entries, plugin, &ids)?;
+        let known: Vec<RemoteToolName> = tools.iter().map(|(tool, _)| tool.name.clone()).collect();
+        match entries.get_mut(plugin) {
+            Some(entry) => entry.tools = tools,
+            None => {
+                entries.insert(plugin.clone(), Entry { rank, known, tools });
+            }
+        }
+        self.rebuild(&entries);
+        Ok(())
+    }
+
+    /// Takes a plugin's tools out; they are not callable from the moment this returns.
+    pub(crate) fn withdraw(&self, plugin: &PluginId) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.get_mut(plugin)
+            && !entry.tools.is_empty()
+        {
+            entry.tools.clear();
+            self.rebuild(&entries);
+        }
+    }
+
+    /// Forgets a plugin.
+    pub(crate) fn forget(&self, plugin: &PluginId) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.remove(plugin).is_some_and(|entry| !entry.tools.is_empty()) {
+            self.rebuild(&entries);
+        }
+    }
+
+    /// Exposed names of all known tools, callable or not.
+    pub(crate) fn exposed_names(&self) -> ExposedNames {
+        exposed_names(self.naming, &self.entries.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn rebuild(&self, entries: &BTreeMap<PluginId, Entry>) {
+        let names = exposed_names(self.naming, entries);
+        let mut order: Vec<(&PluginId, &Entry)> = entries.iter().collect();
+        order.sort_by(|(a_id, a), (b_id, b)| a.rank.cmp(&b.rank).then_with(|| a_id.cmp(b_id)));
+        let mut snapshot = Snapshot::default();
+        for (plugin, entry) in order {
+            for (definition, route) in &entry.tools {
+                let id = ToolId::new(plugin.clone(), definition.name.clone());
+                let Some(exposed) = names.exposed(&id) else { continue };
+                let index = snapshot.tools.len();
+                snapshot.by_id.insert(id.to_string(), index);
+                snapshot.by_exposed.insert(exposed.to_owned(), index);
+                snapshot.tools.push(RegisteredTool {
+                    id,
+                    exposed_name: exposed.to_owned(),
+                    definition: Arc::clone(definition),
+                    route: Arc::clone(route),
+                });
+            }
+        }
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        snapshot.version = current.version + 1;
+        let version = snapshot.version;
+        *current = Arc::new(snapshot);
+        drop(current);
+        self.changed.send_replace(version);
+    }
+}
+
+fn conflicts(entries: &BTreeMap<PluginId, Entry>, plugin: &PluginId, ids: &[ToolId]) -> Result<(), ToolConflict> {
+    // `a.b` + `c` and `a` + `b.c` are different tools with one id.
+    for id in ids {
+        let text = id.to_string();
+        for (owner, entry) in entries.iter().filter(|(owner, _)| *owner != plugin) {
+            let taken =
+                entry.tools.iter().any(|(tool, _)| ToolId::new(owner.clone(), tool.name.clone()).to_string() == text);
+            if taken {
+                return Err(ToolConflict { id: id.clone(), owner: owner.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The exposed name of every known tool.
+pub(crate) struct ExposedNames(HashMap<ToolId, String>);
+
+impl ExposedNames {
+    /// The name MCP clients see for a tool.
+    pub(crate) fn exposed(&self, id: &ToolId) -> Option<&str> {
+        self.0.get(id).map(String::as_str)
+    }
+}
+
+fn exposed_names(naming: Naming, entries: &BTreeMap<PluginId, Entry>) -> ExposedNames {
+    let mut order: Vec<(&PluginId, &Entry)> = entries.iter().collect();
+    order.sort_by(|(a_id, a), (b_id, b)| a.rank.cmp(&b.rank).then_with(|| a_id.cmp(b_id)));
+    let sets: Vec<PluginTools> = order
+        .into_iter()
+        .map(|(plugin, entry)| {
+            let mut tools = entry.known.clone();
+            let new = entry.tools.iter().map(|(tool, _)| &tool.name).filter(|name| !entry.known.contains(name));
+            tools.extend(new.cloned());
+            PluginTools { plugin: plugin.clone(), prefix: String::new(), tools }
+        })
+        .collect();
+    let mode = match naming {
+        Naming::Prefixed => NamingMode::Prefixed,
+        Naming::PassThrough => NamingMode::PassThrough,
+    };
+    let names = expose(&sets, mode).or_else(|clash| {
+        // Two plugins with one name in pass-through naming: prefixes keep both callable.
+        tracing::warn!("{clash}");
+        expose(&sets, NamingMode::Prefixed)
+    });
+    ExposedNames(names.unwrap_or_default().into_iter().map(|name| (name.tool, name.exposed)).collect())
+}

@@ -1,0 +1,387 @@
+//! The task that moves bytes between a plugin's pipes and its [`Connection`], and answers to their askers.
+//!
+//! Owns the table of who waits for which request. One task reads, writes and keeps time, so nothing in it may block:
+//! writes are attempted and resumed, and a plugin that does not read is noticed by the connection's bound (N13).
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use plugward_protocol::{
+    ClientHello, Connection, ConnectionConfig, Event, HandshakeError, OutboundId, RequestFailure, RequestTiming,
+    SendError, ServerHello,
+    mcp::{self, methods},
+};
+use serde_json::value::RawValue;
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot};
+
+use super::log::PluginLog;
+use super::{Ending, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall};
+use crate::views::LogOrigin;
+
+/// Bytes read from the plugin at once; large results arrive in few reads.
+const READ_CHUNK_BYTES: usize = 64 * 1024;
+
+/// Bytes taken from the connection before they are written; more stay there, counted against its bound.
+const WRITE_CHUNK_BYTES: usize = 64 * 1024;
+
+type Reply<T, E> = oneshot::Sender<Result<T, E>>;
+
+/// What the rest of the host asks of a conversation.
+pub(super) enum Command {
+    Handshake {
+        hello: ClientHello,
+        limit: Duration,
+        reply: Reply<ServerHello, HandshakeError>,
+    },
+    Confirm,
+    Request {
+        key: u64,
+        method: &'static str,
+        params: Option<Box<RawValue>>,
+        timing: Timing,
+        reply: Reply<Box<RawValue>, RequestError>,
+    },
+    CallTool {
+        key: u64,
+        call: ToolCall,
+        reply: Reply<Box<RawValue>, RequestError>,
+    },
+    CloseInput,
+}
+
+struct Waiter {
+    key: u64,
+    reply: Reply<Box<RawValue>, RequestError>,
+    progress: Option<mpsc::Sender<Box<RawValue>>>,
+}
+
+pub(super) struct Driver {
+    connection: Connection,
+    stdin: Option<pipe::Sender>,
+    stdout: pipe::Receiver,
+    outgoing: Vec<u8>,
+    close_when_flushed: bool,
+    waiters: HashMap<OutboundId, Waiter>,
+    ids: HashMap<u64, OutboundId>,
+    handshake: Option<Reply<ServerHello, HandshakeError>>,
+    shared: Arc<Shared>,
+    log: Arc<PluginLog>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        stdin: OwnedFd,
+        stdout: OwnedFd,
+        settings: SessionSettings,
+        shared: Arc<Shared>,
+        log: Arc<PluginLog>,
+    ) -> io::Result<Self> {
+        let base = if settings.strict { ConnectionConfig::client() } else { ConnectionConfig::tolerant_client() };
+        let config = ConnectionConfig {
+            max_message_bytes: settings.max_message_bytes,
+            max_transmit_bytes: settings.max_message_bytes,
+            max_in_flight: MAX_IN_FLIGHT,
+            ..base
+        };
+        Ok(Self {
+            connection: Connection::new(config),
+            stdin: Some(pipe::Sender::from_owned_fd(stdin)?),
+            stdout: pipe::Receiver::from_owned_fd(stdout)?,
+            outgoing: Vec::new(),
+            close_when_flushed: false,
+            waiters: HashMap::new(),
+            ids: HashMap::new(),
+            handshake: None,
+            shared,
+            log,
+        })
+    }
+
+    /// Runs until the plugin closes its stdout, breaks the protocol, or nobody holds the session any more.
+    pub(super) async fn run(
+        mut self,
+        mut commands: mpsc::Receiver<Command>,
+        mut cancels: mpsc::Receiver<u64>,
+    ) -> Ending {
+        let mut chunk = vec![0; READ_CHUNK_BYTES];
+        let ending = loop {
+            self.write_some();
+            let timeout = self.connection.poll_timeout();
+            tokio::select! {
+                readable = self.stdout.readable() => {
+                    if let Some(ending) = self.read_some(readable, &mut chunk) {
+                        break ending;
+                    }
+                }
+                () = writable(self.stdin.as_ref(), !self.outgoing.is_empty()) => {}
+                command = commands.recv() => match command {
+                    Some(command) => self.take(command),
+                    // Nobody can ask any more: this is how a session without owner ends.
+                    None => { self.close_when_flushed = true; self.write_some(); break closed("its session was dropped"); }
+                },
+                Some(key) = cancels.recv() => self.cancel(key),
+                () = sleep_until(timeout) => self.connection.handle_timeout(Instant::now()),
+            }
+            if let Some(ending) = self.deliver() {
+                break ending;
+            }
+        };
+        commands.close();
+        self.stdin = None;
+        self.fail_all(&ending.reason);
+        // What was sent before the queue closed still gets its answer.
+        while let Some(command) = commands.recv().await {
+            refuse(command, &ending.reason);
+        }
+        ending
+    }
+
+    fn read_some(&mut self, readable: io::Result<()>, chunk: &mut [u8]) -> Option<Ending> {
+        if let Err(error) = readable {
+            return Some(closed(format!("its stdout cannot be read: {error}")));
+        }
+        match self.stdout.try_read(chunk) {
+            Ok(0) => {
+                self.connection.handle_input_closed(Instant::now());
+                let fault = self.deliver();
+                Some(fault.unwrap_or_else(|| closed("it closed its stdout")))
+            }
+            Ok(read) => {
+                self.shared.touch();
+                self.connection.handle_input(Instant::now(), &chunk[..read]);
+                None
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => Some(closed(format!("its stdout cannot be read: {error}"))),
+        }
+    }
+
+    fn write_some(&mut self) {
+        loop {
+            while self.outgoing.len() < WRITE_CHUNK_BYTES {
+                match self.connection.poll_transmit() {
+                    Some(line) => self.outgoing.extend_from_slice(&line),
+                    None => break,
+                }
+            }
+            if self.outgoing.is_empty() {
+                if self.close_when_flushed {
+                    self.stdin = None;
+                }
+                return;
+            }
+            let Some(stdin) = &self.stdin else {
+                self.outgoing.clear();
+                return;
+            };
+            match stdin.try_write(&self.outgoing) {
+                Ok(written) => {
+                    self.outgoing.drain(..written);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // A plugin that closed its stdin may still answer what it has read; EOF on stdout ends the session.
+                Err(_) => {
+                    self.stdin = None;
+                    self.outgoing.clear();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, command: Command) {
+        let now = Instant::now();
+        match command {
+            Command::Handshake { hello, limit, reply } => {
+                if self.connection.start_handshake(now, hello, limit).is_ok() {
+                    self.handshake = Some(reply);
+                } else {
+                    let _ = reply.send(Err(HandshakeError::Closed));
+                }
+            }
+            // A connection that closed meanwhile says so by its end.
+            Command::Confirm => drop(self.connection.confirm_handshake(now)),
+            Command::Request { key, method, params, timing, reply } => {
+                let id = self.connection.reserve_id();
+                let waiter = Waiter { key, reply, progress: None };
+                self.send(now, id, method, params, timing, waiter);
+            }
+            Command::CallTool { key, call, reply } => {
+                let id = self.connection.reserve_id();
+                let params = mcp::CallParamsOut {
+                    name: &call.name,
+                    arguments: call.arguments.as_deref(),
+                    meta: call.meta.as_deref(),
+                    progress: call.progress.is_some().then_some(id),
+                };
+                match params.to_raw() {
+                    Ok(params) => {
+                        let waiter = Waiter { key, reply, progress: call.progress };
+                        self.send(now, id, methods::TOOLS_CALL, Some(params), call.timing, waiter);
+                    }
+                    Err(fault) => drop(reply.send(Err(RequestError::Invalid(fault.to_string())))),
+                }
+            }
+            Command::CloseInput => self.close_when_flushed = true,
+        }
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        id: OutboundId,
+        method: &str,
+        params: Option<Box<RawValue>>,
+        timing: Timing,
+        waiter: Waiter,
+    ) {
+        if waiter.reply.is_closed() {
+            return;
+        }
+        if self.stdin.is_none() {
+            let _ = waiter.reply.send(Err(RequestError::Unavailable("its stdin is closed".to_owned())));
+            return;
+        }
+        let timing = RequestTiming { idle: timing.idle, hard: timing.hard };
+        match self.connection.send_request(now, id, method, params, timing) {
+            Ok(()) => {
+                self.ids.insert(waiter.key, id);
+                self.waiters.insert(id, waiter);
+            }
+            Err(error) => {
+                let _ = waiter.reply.send(Err(send_failure(&error)));
+            }
+        }
+    }
+
+    fn cancel(&mut self, key: u64) {
+        if let Some(id) = self.ids.remove(&key) {
+            self.waiters.remove(&id);
+            self.connection.cancel(Instant::now(), id, "the caller no longer waits for the answer");
+        }
+    }
+
+    /// Hands out everything the connection has to say; an ending if it is over.
+    fn deliver(&mut self) -> Option<Ending> {
+        while let Some(event) = self.connection.poll_event() {
+            match event {
+                Event::Handshaken(hello) => {
+                    if let Some(reply) = self.handshake.take() {
+                        let _ = reply.send(Ok(hello));
+                    }
+                }
+                Event::HandshakeFailed(error) => {
+                    if let Some(reply) = self.handshake.take() {
+                        let _ = reply.send(Err(error));
+                    }
+                }
+                Event::Response { id, outcome } => self.answer(id, outcome.map_err(RequestError::Rejected)),
+                Event::Failed { id, cause } => {
+                    let error = self.failure(cause);
+                    self.answer(id, Err(error));
+                }
+                Event::Progress { id, params } => self.progress(id, params),
+                Event::Notification { method, params } => self.notification(&method, params.as_deref()),
+                Event::Noise { excerpt, .. } => {
+                    self.shared.noise_lines.fetch_add(1, Ordering::Relaxed);
+                    self.log.push(LogOrigin::StdoutNoise, &excerpt);
+                }
+                Event::Fatal(fault) => return Some(Ending { reason: fault.to_string(), is_fault: true }),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn answer(&mut self, id: OutboundId, result: Result<Box<RawValue>, RequestError>) {
+        self.shared.messages_in.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
+        if let Some(waiter) = self.waiters.remove(&id) {
+            self.ids.remove(&waiter.key);
+            let _ = waiter.reply.send(result);
+        }
+    }
+
+    fn progress(&mut self, id: OutboundId, params: Box<RawValue>) {
+        self.shared.messages_in.fetch_add(1, Ordering::Relaxed);
+        if let Some(progress) = self.waiters.get(&id).and_then(|waiter| waiter.progress.as_ref()) {
+            // A caller that does not keep up loses notes, not its result.
+            let _ = progress.try_send(params);
+        }
+    }
+
+    fn notification(&mut self, method: &str, params: Option<&RawValue>) {
+        match method {
+            methods::TOOLS_LIST_CHANGED => self.shared.tools_changed.notify_one(),
+            methods::LOG_MESSAGE => {
+                let text = params.map_or("", RawValue::get);
+                self.log.push(LogOrigin::Host, &format!("log message of the plugin: {text}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn failure(&self, cause: RequestFailure) -> RequestError {
+        match cause {
+            RequestFailure::TimedOut { limit, .. } => RequestError::TimedOut { limit },
+            RequestFailure::Cancelled => RequestError::Cancelled,
+            RequestFailure::Oversized { bytes, limit } => {
+                RequestError::TooLarge { bytes, limit: u64::try_from(limit).unwrap_or(u64::MAX) }
+            }
+            RequestFailure::InvalidAnswer { fault } => RequestError::Invalid(fault.to_string()),
+            RequestFailure::Closed => RequestError::Unavailable("its process went away".to_owned()),
+        }
+    }
+
+    fn fail_all(&mut self, reason: &str) {
+        if let Some(reply) = self.handshake.take() {
+            let _ = reply.send(Err(HandshakeError::Closed));
+        }
+        for (_, waiter) in self.waiters.drain() {
+            let _ = waiter.reply.send(Err(RequestError::Unavailable(reason.to_owned())));
+        }
+    }
+}
+
+fn refuse(command: Command, reason: &str) {
+    match command {
+        Command::Handshake { reply, .. } => {
+            let _ = reply.send(Err(HandshakeError::Closed));
+        }
+        Command::Request { reply, .. } | Command::CallTool { reply, .. } => {
+            let _ = reply.send(Err(RequestError::Unavailable(reason.to_owned())));
+        }
+        Command::Confirm | Command::CloseInput => {}
+    }
+}
+
+fn send_failure(error: &SendError) -> RequestError {
+    match error {
+        SendError::TooLarge { bytes, limit } => RequestError::RequestTooLarge { bytes: *bytes, limit: *limit },
+        other => RequestError::Unavailable(other.to_string()),
+    }
+}
+
+fn closed(reason: impl Into<String>) -> Ending {
+    Ending { reason: reason.into(), is_fault: false }
+}
+
+async fn writable(stdin: Option<&pipe::Sender>, wanted: bool) {
+    match stdin {
+        Some(stdin) if wanted => {
+            let _ = stdin.writable().await;
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}

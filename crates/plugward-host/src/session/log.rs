@@ -1,0 +1,116 @@
+//! What a plugin writes beside the protocol: a bounded, redacted ring per plugin.
+//!
+//! Owns the drain of stderr (requirements 79, 100; B005: it is read from the first moment, in fixed-size chunks, and
+//! never holds the plugin up) and the lines the host adds. Refuses to hand its content to results, API answers about
+//! calls, or traces (requirement 80).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use plugward_store::Redactor;
+use tokio::io::AsyncReadExt;
+use tokio::sync::broadcast;
+
+use crate::views::{LogLine, LogOrigin};
+
+/// Lines kept per plugin.
+const MAX_LINES: usize = 500;
+
+/// Bytes kept of one line. With [`MAX_LINES`] a plugin's log is at most 500 KiB.
+const MAX_LINE_BYTES: usize = 1024;
+
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 8 * 1024;
+
+/// Lines a follower may lag behind before it loses some.
+const FOLLOW_QUEUE: usize = 256;
+
+/// The log of one plugin; outlives its processes.
+pub(crate) struct PluginLog {
+    lines: Mutex<VecDeque<LogLine>>,
+    follow: broadcast::Sender<LogLine>,
+    redactor: Redactor,
+}
+
+impl PluginLog {
+    pub(crate) fn new(redactor: Redactor) -> Self {
+        Self { lines: Mutex::default(), follow: broadcast::Sender::new(FOLLOW_QUEUE), redactor }
+    }
+
+    /// Adds a line: redacted, control characters escaped, cut.
+    pub(crate) fn push(&self, origin: LogOrigin, text: &str) {
+        let text = visible(&self.redactor.redact(text));
+        let line = LogLine { at: SystemTime::now(), origin, text };
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == MAX_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line.clone());
+        drop(lines);
+        // No follower is no error.
+        let _ = self.follow.send(line);
+    }
+
+    /// The lines kept, oldest first.
+    pub(crate) fn lines(&self) -> Vec<LogLine> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// New lines as they come.
+    pub(crate) fn follow(&self) -> broadcast::Receiver<LogLine> {
+        self.follow.subscribe()
+    }
+
+    /// The last thing the plugin said on stderr, for its own status line.
+    pub(crate) fn last_stderr(&self) -> Option<String> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().rev().find(|line| line.origin == LogOrigin::Stderr).map(|line| line.text.clone())
+    }
+
+    /// Reads `stderr` to its end. Ends when every holder of the pipe has closed it.
+    pub(crate) async fn drain(self: Arc<Self>, mut stderr: tokio::net::unix::pipe::Receiver) {
+        let mut chunk = [0; CHUNK_BYTES];
+        let mut line = Vec::new();
+        loop {
+            let read = match stderr.read(&mut chunk).await {
+                Ok(0) | Err(_) => break,
+                Ok(read) => read,
+            };
+            for piece in chunk[..read].split_inclusive(|byte| *byte == b'\n') {
+                let room = MAX_LINE_BYTES.saturating_sub(line.len());
+                line.extend_from_slice(&piece[..piece.len().min(room)]);
+                if piece.ends_with(b"\n") {
+                    self.push_bytes(&line);
+                    line.clear();
+                }
+            }
+        }
+        self.push_bytes(&line);
+    }
+
+    fn push_bytes(&self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end();
+        if !text.is_empty() {
+            self.push(LogOrigin::Stderr, text);
+        }
+    }
+}
+
+/// Escapes what could drive a terminal, and cuts.
+fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len().min(MAX_LINE_BYTES));
+    for character in text.chars() {
+        if visible.len() >= MAX_LINE_BYTES {
+            visible.push('…');
+            break;
+        }
+        match character {
+            '\t' => visible.push('\t'),
+            character if character.is_control() => visible.extend(character.escape_default()),
+            character => visible.push(character),
+        }
+    }
+    visible
+}

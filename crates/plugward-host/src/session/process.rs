@@ -1,0 +1,78 @@
+//! The process side of a session: waiting for its end without blocking, and the steps of the stop ladder.
+//!
+//! Owns turning the launcher's report into something many can wait for. Refuses to decide when to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plugward_sandbox::{Enforcement, ExitReport, PluginProcess};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+
+/// A plugin's process tree.
+pub(crate) struct RunningProcess {
+    process: Arc<PluginProcess>,
+    exited: watch::Receiver<Option<ExitReport>>,
+}
+
+impl RunningProcess {
+    /// Watches `process` until its tree is gone.
+    pub(crate) fn watch(process: PluginProcess) -> std::io::Result<Self> {
+        let process = Arc::new(process);
+        let fd = AsyncFd::new(process.exit_fd()?)?;
+        let (report, exited) = watch::channel(None);
+        let watched = Arc::clone(&process);
+        tokio::spawn(async move {
+            loop {
+                if let Some(exit) = watched.poll_status() {
+                    report.send_replace(Some(exit));
+                    return;
+                }
+                match fd.readable().await {
+                    Ok(mut ready) => ready.clear_ready(),
+                    // Without readiness the launcher's word cannot be awaited; its death is reported by the session.
+                    Err(_) => return,
+                }
+                if let Some(exit) = watched.poll_status() {
+                    report.send_replace(Some(exit));
+                    return;
+                }
+            }
+        });
+        Ok(Self { process, exited })
+    }
+
+    /// Id of the plugin's main process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// What isolates it.
+    pub(crate) fn enforcement(&self) -> &Enforcement {
+        self.process.enforcement()
+    }
+
+    /// Waits at most `limit` for the tree to be gone.
+    pub(crate) async fn gone_within(&self, limit: Duration) -> Option<ExitReport> {
+        let mut exited = self.exited.clone();
+        let waited = tokio::time::timeout(limit, exited.wait_for(Option::is_some)).await;
+        waited.ok().and_then(|report| report.ok().and_then(|report| *report))
+    }
+
+    /// Resolves when the tree is gone.
+    pub(crate) async fn gone(&self) -> Option<ExitReport> {
+        let mut exited = self.exited.clone();
+        exited.wait_for(Option::is_some).await.ok().and_then(|report| *report)
+    }
+
+    /// TERM to the whole tree.
+    pub(crate) fn terminate(&self) {
+        // A tree that is gone already needs no signal; the exit report tells.
+        let _ = self.process.terminate();
+    }
+
+    /// KILL to the whole tree.
+    pub(crate) fn kill(&self) {
+        let _ = self.process.kill();
+    }
+}

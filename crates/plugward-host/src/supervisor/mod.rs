@@ -1,0 +1,212 @@
+//! One plugin's life: its states, and the one place they are kept.
+//!
+//! ```text
+//!  installed / permission_required --enable--> starting --all eleven steps--> ready
+//!                                                 |  ^                          |
+//!                       a step fails: rolled back |  | backoff, if it was       | crash, fault, contract broken
+//!                                                 v  | enabled before           v
+//!                                               error <------------------ unhealthy (tools withdrawn first)
+//!  disable, remove, shutdown, from anywhere: tools withdrawn, stdin closed, TERM, KILL -> disabled / gone / stopped
+//! ```
+//!
+//! | transition | function |
+//! |---|---|
+//! | to starting, ready, error | [`start::start`] |
+//! | to unhealthy, back to starting | [`watch`] |
+//! | to disabled, stopped, gone | [`stop::stop`] |
+//!
+//! Owns [`Plugin`]: manifest, grants, running process, contract, log, all behind one lock, so that status, list and
+//! routing never disagree (B088). Operations of one plugin run one at a time; plugins never wait for each other.
+//! Refuses to know faces and wire formats.
+
+pub(crate) mod backoff;
+pub(crate) mod start;
+pub(crate) mod stop;
+pub(crate) mod watch;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Instant, SystemTime};
+
+use plugward_policy::{GrantSet, HostStatus, Manifest, PluginId, PluginStatus};
+use plugward_sandbox::LaunchSpec;
+use plugward_store::{PluginRow, Redactor};
+use tokio_util::sync::CancellationToken;
+
+pub use backoff::MAX_BACKOFF;
+
+use crate::call::Route;
+use crate::call::breaker::Breaker;
+use crate::contract::Contract;
+use crate::package::ContainerRun;
+use crate::registry::PluginRank;
+use crate::session::Session;
+use crate::session::log::PluginLog;
+use crate::session::process::RunningProcess;
+use crate::views::HeldTool;
+use backoff::Backoff;
+
+/// An installed plugin.
+pub(crate) struct Plugin {
+    pub(crate) id: PluginId,
+    pub(crate) rank: PluginRank,
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) manifest_warnings: Vec<String>,
+    pub(crate) log: Arc<PluginLog>,
+    pub(crate) redactor: Redactor,
+    pub(crate) grants: Arc<RwLock<GrantSet>>,
+    /// Held for the length of an enable, disable, restart or remove.
+    pub(crate) operation: tokio::sync::Mutex<()>,
+    /// Survives restarts, so that a plugin that dies at each call is still noticed.
+    pub(crate) breaker: Arc<Breaker>,
+    state: Mutex<State>,
+}
+
+/// What changes. Never held across an await.
+pub(crate) struct State {
+    pub(crate) row: PluginRow,
+    pub(crate) status: PluginStatus,
+    pub(crate) host_status: HostStatus,
+    /// In plain words, what it is doing now.
+    pub(crate) detail: String,
+    pub(crate) error: Option<String>,
+    pub(crate) running: Option<Arc<Running>>,
+    pub(crate) generation: u64,
+    /// What the plugin offered last; kept after it stopped, for the review.
+    pub(crate) contract: Option<Arc<Contract>>,
+    pub(crate) held: Vec<HeldTool>,
+    pub(crate) backoff: Backoff,
+    pub(crate) restarts: u32,
+    /// Cancels an automatic start that is due.
+    pub(crate) pending_restart: Option<CancellationToken>,
+    pub(crate) removed: bool,
+    /// What would run differs from what was approved, as of the last look.
+    pub(crate) is_held: bool,
+}
+
+/// A process that was started and the conversation with it; not trusted with calls yet.
+#[derive(Clone)]
+pub(crate) struct Launched {
+    pub(crate) generation: u64,
+    pub(crate) session: Arc<Session>,
+    pub(crate) process: Arc<RunningProcess>,
+    pub(crate) started_at: SystemTime,
+    pub(crate) container: Option<(ContainerRun, String)>,
+    /// How it was launched, to run its container engine the same way; none for ordinary programs.
+    pub(crate) launch: Option<LaunchSpec>,
+}
+
+/// A plugin that is ready.
+pub(crate) struct Running {
+    pub(crate) launched: Launched,
+    pub(crate) route: Arc<Route>,
+    pub(crate) protocol_version: String,
+    pub(crate) server_name: Option<String>,
+    pub(crate) server_version: Option<String>,
+    /// Cancelled by whoever stops it on purpose, before anything else: its end is then no accident.
+    pub(crate) stopping: CancellationToken,
+}
+
+impl Plugin {
+    pub(crate) fn new(
+        row: PluginRow,
+        manifest: Manifest,
+        manifest_warnings: Vec<String>,
+        grants: GrantSet,
+        redactor: Redactor,
+        backoff_base: std::time::Duration,
+    ) -> Self {
+        let rank = u64::try_from(row.installed_at_us).unwrap_or(0);
+        let state = State {
+            status: PluginStatus::Installed,
+            host_status: HostStatus::Stopped,
+            detail: String::new(),
+            error: row.last_error.clone(),
+            running: None,
+            generation: 0,
+            contract: None,
+            held: Vec::new(),
+            backoff: Backoff::new(backoff_base),
+            restarts: 0,
+            pending_restart: None,
+            removed: false,
+            is_held: false,
+            row,
+        };
+        Self {
+            id: manifest.id.clone(),
+            rank,
+            manifest: Arc::new(manifest),
+            manifest_warnings,
+            log: Arc::new(PluginLog::new(redactor.clone())),
+            redactor,
+            grants: Arc::new(RwLock::new(grants)),
+            operation: tokio::sync::Mutex::new(()),
+            breaker: Arc::default(),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The state; hold it for a few lines only.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Permissions the manifest asks for and nobody granted.
+    pub(crate) fn missing_grants(&self) -> Vec<String> {
+        let grants = self.grants.read().unwrap_or_else(PoisonError::into_inner);
+        grants.missing(&self.manifest.permissions).into_iter().map(ToString::to_string).collect()
+    }
+
+    /// The running process, if its generation is still the current one.
+    pub(crate) fn running(&self) -> Option<Arc<Running>> {
+        self.state().running.clone()
+    }
+}
+
+impl State {
+    /// Takes back an automatic start that is due.
+    pub(crate) fn cancel_restart(&mut self) {
+        if let Some(token) = self.pending_restart.take() {
+            token.cancel();
+        }
+    }
+
+    /// Marks it ready.
+    pub(crate) fn set_ready(&mut self, running: Arc<Running>, contract: Arc<Contract>, held: Vec<HeldTool>) {
+        self.running = Some(running);
+        self.status = PluginStatus::Ready;
+        self.host_status = HostStatus::Ready;
+        self.detail = if held.is_empty() {
+            "running".to_owned()
+        } else {
+            format!("running; {} tools wait for a review", held.len())
+        };
+        self.error = None;
+        self.contract = Some(contract);
+        self.held = held;
+        self.backoff.ready(Instant::now());
+    }
+
+    /// Marks it not running, for a reason that is an error.
+    pub(crate) fn set_error(&mut self, host_status: HostStatus, error: String) {
+        self.running = None;
+        self.status = PluginStatus::Error;
+        self.host_status = host_status;
+        self.detail.clone_from(&error);
+        self.error = Some(error);
+    }
+
+    /// The state of a plugin that is not running and not in trouble.
+    pub(crate) fn settle(&mut self, missing_grants: bool, was_disabled: bool) {
+        self.running = None;
+        self.host_status = HostStatus::Stopped;
+        self.error = None;
+        (self.status, self.detail) = if missing_grants {
+            (PluginStatus::PermissionRequired, "waits for a person: review and approve it".to_owned())
+        } else if was_disabled {
+            (PluginStatus::Disabled, "switched off".to_owned())
+        } else {
+            (PluginStatus::Installed, "installed, not switched on".to_owned())
+        };
+    }
+}

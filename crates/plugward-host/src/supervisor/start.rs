@@ -1,0 +1,325 @@
+//! The eleven steps from a stopped plugin to a ready one, and the way back from each (requirements 38-49).
+//!
+//! ```text
+//!  1 permissions granted     4 initialize               8 every tool validated
+//!    approval, sandbox gate  5 version, tools           9 set equals the declared one
+//!  2 tool ids are free       6 initialized             10 whole set registered at once
+//!  3 process started         7 tools/list, all pages   11 ready
+//! ```
+//!
+//! Owns the order and the rollback: whichever step fails, no tool is left registered and no process alive when
+//! [`start`] returns. Refuses to retry; [`super::watch`] does.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use plugward_policy::{HostStatus, PluginStatus, StdoutMode};
+use plugward_protocol::{ClientHello, HandshakeError, Implementation, ProtocolVersion, ServerHello};
+use tokio_util::sync::CancellationToken;
+
+use super::stop::{self, Ladder};
+use super::{Launched, Plugin, Running};
+use crate::call::Route;
+use crate::call::admission::Admission;
+use crate::config::Environment;
+use crate::contract::{self, Contract, PinCheck};
+use crate::discovery::{self, DiscoveryError};
+use crate::error::{ErrorCode, HostError};
+use crate::host::{Inner, Planned};
+use crate::package::LaunchPlan;
+use crate::registry::ToolConflict;
+use crate::session::process::RunningProcess;
+use crate::session::{Session, SessionSettings};
+use crate::views::LogOrigin;
+
+/// Starts a plugin; the caller holds its operation lock. On error it is rolled back and its state says why.
+pub(crate) async fn start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
+    {
+        let mut state = plugin.state();
+        state.status = PluginStatus::Starting;
+        state.host_status = HostStatus::Starting;
+        "starting".clone_into(&mut state.detail);
+    }
+    inner.plugin_changed(plugin);
+    let outcome = steps(inner, plugin).await;
+    if let Err(error) = &outcome {
+        let mut state = plugin.state();
+        if is_decision_missing(error.code) {
+            // A missing decision of a person is no fault of the plugin.
+            state.settle(true, false);
+            state.detail.clone_from(&error.message);
+        } else {
+            state.set_error(HostStatus::Error, error.message.clone());
+        }
+    }
+    inner.plugin_changed(plugin);
+    outcome
+}
+
+fn is_decision_missing(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::PluginPermissionRequired | ErrorCode::McpTrustApprovalRequired | ErrorCode::McpSandboxRequired
+    )
+}
+
+async fn steps(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
+    check_grants(plugin)?; // 1
+    let planned = inner.plan(plugin).await?;
+    check_approval(inner, plugin, &planned).await?;
+    check_gate(inner, plugin)?;
+    check_conflicts(inner, plugin)?; // 2
+    let generation = inner.next_generation(plugin).await?;
+    plugin.state().generation = generation;
+    let launched = launch(inner, plugin, &planned.plan, generation).await?; // 3
+    let reached = tokio::select! {
+        reached = converse(inner, plugin, &launched) => reached, // 4-9
+        () = inner.path.stopping.cancelled() => Err(stopping(plugin)),
+    };
+    let outcome = match reached {
+        Ok((hello, contract)) => publish(inner, plugin, &launched, &hello, contract).await, // 10, 11
+        Err(error) => Err(error),
+    };
+    if outcome.is_err() {
+        inner.path.registry.withdraw(&plugin.id);
+        plugin.state().running = None;
+        stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
+    }
+    outcome
+}
+
+fn stopping(plugin: &Plugin) -> HostError {
+    HostError::new(ErrorCode::HostStopping, format!("start of `{}` ended because the host is shutting down", plugin.id))
+}
+
+fn check_grants(plugin: &Plugin) -> Result<(), HostError> {
+    let missing = plugin.missing_grants();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let id = &plugin.id;
+    let message = format!("plugin `{id}` needs permissions that nobody granted: {}", missing.join(", "));
+    Err(HostError::new(ErrorCode::PluginPermissionRequired, message).with_hint(format!("see `plugward review {id}`")))
+}
+
+/// Invariants 1 and 8: what would run now is what a person agreed to.
+async fn check_approval(inner: &Arc<Inner>, plugin: &Plugin, planned: &Planned) -> Result<(), HostError> {
+    let id = &plugin.id;
+    let hint = format!("look at it with `plugward review {id}`, then approve it");
+    let Some(approval) = inner.current_approval(plugin).await? else {
+        let message = format!("plugin `{id}` was not approved by anyone");
+        return Err(HostError::new(ErrorCode::McpTrustApprovalRequired, message).with_hint(hint));
+    };
+    if approval.launch_digest == planned.subject.digest().to_string() {
+        return Ok(());
+    }
+    plugin.state().is_held = true;
+    let message = format!("plugin `{id}` is held: what would run now is not what was approved");
+    Err(HostError::new(ErrorCode::McpTrustApprovalRequired, message).with_hint(hint))
+}
+
+/// Requirements 104, 105: outside development nothing starts below the sandbox level it asks for, and no level is in
+/// force on this host yet.
+fn check_gate(inner: &Inner, plugin: &Plugin) -> Result<(), HostError> {
+    if inner.config.environment == Environment::Development {
+        return Ok(());
+    }
+    let id = &plugin.id;
+    let wanted = plugin.manifest.min_sandbox_level;
+    let message = format!("plugin `{id}` asks for sandbox level `{wanted}`, and this host can witness only `none`");
+    Err(HostError::new(ErrorCode::McpSandboxRequired, message)
+        .with_hint("to run it without a sandbox, set PLUGWARD_ENVIRONMENT=development; it then has all your rights"))
+}
+
+fn check_conflicts(inner: &Inner, plugin: &Plugin) -> Result<(), HostError> {
+    let declared = plugin.manifest.declared_tools.as_deref().unwrap_or_default();
+    inner.path.registry.check_conflicts(&plugin.id, declared).map_err(|conflict| conflict_error(plugin, &conflict))
+}
+
+fn conflict_error(plugin: &Plugin, conflict: &ToolConflict) -> HostError {
+    let message = format!(
+        "tool `{}` of plugin `{}` is registered by plugin `{}` already",
+        conflict.id, plugin.id, conflict.owner
+    );
+    HostError::new(ErrorCode::PluginToolConflict, message)
+        .with_hint(format!("disable `{}` first, or give one of them another id", conflict.owner))
+}
+
+async fn launch(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    plan: &LaunchPlan,
+    generation: u64,
+) -> Result<Launched, HostError> {
+    plugin.redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
+    let container = plan.container.clone().zip(plan.container_name(generation));
+    let spec = plan.launch_spec(generation);
+    let starter = Arc::clone(inner);
+    let launch_spec = container.is_some().then(|| spec.clone());
+    let spawned = tokio::task::spawn_blocking(move || starter.config.launcher.spawn(&spec))
+        .await
+        .map_err(|_| HostError::internal("starting a process"))?
+        .map_err(|error| {
+            HostError::new(
+                ErrorCode::PluginHostStartFailed,
+                format!("plugin `{}` cannot be started: {error}", plugin.id),
+            )
+        })?;
+    let io_error = |error: std::io::Error| HostError::internal(format_args!("taking over the pipes: {error}"));
+    let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
+    let stderr = tokio::net::unix::pipe::Receiver::from_owned_fd(spawned.stderr).map_err(io_error)?;
+    inner.tasks.spawn(Arc::clone(&plugin.log).drain(stderr));
+    let backend = &plugin.manifest.backend;
+    let settings = SessionSettings {
+        max_message_bytes: usize::try_from(backend.max_message_bytes).unwrap_or(usize::MAX),
+        strict: backend.stdout == StdoutMode::Strict,
+    };
+    let session = Session::open(spawned.stdin, spawned.stdout, Arc::clone(&plugin.log), settings).map_err(io_error)?;
+    plugin.log.push(LogOrigin::Host, &format!("started, pid {}, generation {generation}", process.pid()));
+    Ok(Launched {
+        generation,
+        session: Arc::new(session),
+        process,
+        started_at: SystemTime::now(),
+        container,
+        launch: launch_spec,
+    })
+}
+
+/// Steps 4 to 9: everything that is said before the plugin is trusted with a call.
+async fn converse(
+    inner: &Arc<Inner>,
+    plugin: &Plugin,
+    launched: &Launched,
+) -> Result<(ServerHello, Arc<Contract>), HostError> {
+    let session = &launched.session;
+    let id = &plugin.id;
+    let limit = plugin.manifest.backend.startup_timeout;
+    let hello = ClientHello {
+        version: ProtocolVersion::LATEST_LEGACY,
+        client: Implementation {
+            name: "plugward".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            title: Some("Plugward".to_owned()),
+        },
+        // Nothing is offered: what a server asks of its client is refused at once (B038).
+        capabilities: no_capabilities(),
+    };
+    let failed = |error: &HandshakeError| {
+        let code = ErrorCode::McpInitializeFailed;
+        let message = format!("plugin `{id}` failed to initialize: {error}");
+        let host_error = failure_with_stderr(plugin, HostError::new(code, message));
+        match error {
+            // A version nobody here speaks stays unknown however often it is asked for (B032).
+            HandshakeError::UnsupportedVersion { .. } => host_error.permanent(),
+            _ => host_error,
+        }
+    };
+    let hello = session.handshake(hello, limit).await.map_err(|error| failed(&error))?;
+    if !hello.has_capability("tools") {
+        let message = format!("plugin `{id}` does not offer tools");
+        return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message));
+    }
+    session.confirm().await.map_err(|_| failed(&HandshakeError::Closed))?;
+    let contract = read_contract(inner, plugin, session).await?;
+    Ok((hello, Arc::new(contract)))
+}
+
+fn no_capabilities() -> Box<serde_json::value::RawValue> {
+    serde_json::value::to_raw_value(&serde_json::Map::new())
+        .unwrap_or_else(|_| serde_json::value::RawValue::NULL.to_owned())
+}
+
+/// Steps 7 to 9; also used when a running plugin says that its tools changed.
+pub(crate) async fn read_contract(
+    inner: &Arc<Inner>,
+    plugin: &Plugin,
+    session: &Session,
+) -> Result<Contract, HostError> {
+    let id = &plugin.id;
+    let listed = discovery::list_tools(session, plugin.manifest.backend.list_timeout).await.map_err(|error| {
+        let code = match error {
+            DiscoveryError::Unavailable(_) => ErrorCode::PluginHostUnavailable,
+            _ => ErrorCode::McpToolListFailed,
+        };
+        let text = plugin.redactor.redact(&error.to_string()).into_owned();
+        HostError::new(code, format!("plugin `{id}`: {text}"))
+    })?;
+    let manifest = Arc::clone(&plugin.manifest);
+    let judge = Arc::clone(inner);
+    // Compiling hundreds of schemas takes a while; it must not hold up other plugins' calls.
+    tokio::task::spawn_blocking(move || contract::check(&manifest, &judge.path.catalogue, &listed))
+        .await
+        .map_err(|_| HostError::internal("checking tool definitions"))?
+        .map_err(|broken| {
+            HostError::new(ErrorCode::McpToolSchemaInvalid, format!("plugin `{id}`: {broken}"))
+                .with_details(broken.differences)
+        })
+}
+
+/// Steps 10 and 11: the whole set at once, then ready.
+async fn publish(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    launched: &Launched,
+    hello: &ServerHello,
+    contract: Arc<Contract>,
+) -> Result<(), HostError> {
+    let check = inner.hold_to_pins(plugin, &contract).await?;
+    let running = Arc::new(Running {
+        launched: launched.clone(),
+        route: Arc::new(route(plugin, &launched.session)),
+        protocol_version: hello.version.as_str().to_owned(),
+        server_name: hello.server.as_ref().map(|server| server.name.clone()),
+        server_version: hello.server.as_ref().map(|server| server.version.clone()),
+        stopping: CancellationToken::new(),
+    });
+    if let Some(ending) = launched.session.ending() {
+        let message = format!("plugin `{}` ended during its start: {}", plugin.id, ending.reason);
+        return Err(failure_with_stderr(plugin, HostError::new(ErrorCode::PluginHostUnavailable, message)));
+    }
+    register(inner, plugin, &running, &check).await?;
+    plugin.state().set_ready(Arc::clone(&running), contract, check.held);
+    inner.tasks.spawn(super::watch::watch(Arc::clone(inner), Arc::clone(plugin), running));
+    Ok(())
+}
+
+/// Makes the tools that are as approved callable.
+pub(crate) async fn register(
+    inner: &Arc<Inner>,
+    plugin: &Plugin,
+    running: &Running,
+    check: &PinCheck,
+) -> Result<(), HostError> {
+    let disabled = inner.disabled_tools(plugin).await?;
+    let tools = check
+        .unchanged
+        .iter()
+        .filter(|tool| !disabled.contains(tool.name.as_str()))
+        .map(|tool| (Arc::clone(tool), Arc::clone(&running.route)))
+        .collect();
+    inner.path.registry.publish(&plugin.id, plugin.rank, tools).map_err(|conflict| conflict_error(plugin, &conflict))
+}
+
+fn route(plugin: &Plugin, session: &Arc<Session>) -> Route {
+    let backend = &plugin.manifest.backend;
+    let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    Route {
+        plugin: plugin.id.clone(),
+        manifest: Arc::clone(&plugin.manifest),
+        session: Arc::clone(session),
+        admission: Admission::new(count(backend.max_concurrent_calls), count(backend.max_queued_calls)),
+        breaker: Arc::clone(&plugin.breaker),
+        grants: Arc::clone(&plugin.grants),
+        secrets: plugin.redactor.clone(),
+    }
+}
+
+/// A plugin that dies early usually said why on stderr, which stays out of answers (requirement 80): the hint leads
+/// there.
+fn failure_with_stderr(plugin: &Plugin, error: HostError) -> HostError {
+    match plugin.log.last_stderr() {
+        Some(_) => error.with_hint(format!("its last words are in `plugward logs {}`", plugin.id)),
+        None => error,
+    }
+}

@@ -1,0 +1,121 @@
+//! The end of a plugin's process, in order.
+//!
+//! Owns the ladder (requirements 50, 51, 97; B041): tools leave the registry, calls in flight may finish, stdin
+//! closes, then TERM, then KILL of the whole tree, each step only if the one before did not end it. The ladder is
+//! bounded and runs for all plugins at once. Refuses to judge why a plugin stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plugward_sandbox::{LaunchSpec, StopGrace};
+
+use super::{Launched, Plugin, Running};
+use crate::config::{STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE};
+use crate::host::Inner;
+use crate::views::LogOrigin;
+
+/// Pauses between the steps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ladder {
+    /// For calls in flight to finish.
+    pub(crate) drain: Duration,
+    /// From closing stdin to TERM.
+    pub(crate) eof: Duration,
+    /// From TERM to KILL.
+    pub(crate) term: Duration,
+}
+
+impl Ladder {
+    /// A person or the host's end asks for it: work in flight is finished first.
+    pub(crate) const ORDERLY: Ladder =
+        Ladder { drain: crate::config::DRAIN_GRACE, eof: STOP_EOF_GRACE, term: STOP_TERM_GRACE };
+
+    /// A start that failed or a conversation that broke: there is nothing left to finish.
+    pub(crate) const BROKEN: Ladder =
+        Ladder { drain: Duration::ZERO, eof: Duration::from_millis(300), term: Duration::from_millis(300) };
+}
+
+/// Time an engine has to stop a container.
+const CONTAINER_GRACE: Duration = Duration::from_secs(10);
+
+/// How often a drain looks whether calls are still running.
+const DRAIN_POLL: Duration = Duration::from_millis(10);
+
+/// Takes the plugin's tools out of the registry and ends its process. Returns when its tree is gone.
+pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
+    let running = {
+        let mut state = plugin.state();
+        state.cancel_restart();
+        let running = state.running.take();
+        if let Some(running) = &running {
+            running.stopping.cancel();
+        }
+        // Under the state's lock: no start of this plugin can publish in between.
+        inner.path.registry.withdraw(&plugin.id);
+        running
+    };
+    if let Some(running) = running {
+        drain(&running, ladder.drain).await;
+        end_process(inner, plugin, &running.launched, ladder).await;
+    }
+}
+
+/// The ladder for one process.
+pub(crate) async fn end_process(inner: &Arc<Inner>, plugin: &Plugin, launched: &Launched, ladder: Ladder) {
+    launched.session.close_input().await;
+    let process = &launched.process;
+    let mut gone = process.gone_within(ladder.eof).await;
+    if gone.is_none() {
+        plugin.log.push(LogOrigin::Host, "did not end when its stdin closed; sending TERM");
+        process.terminate();
+        gone = process.gone_within(ladder.term).await;
+    }
+    if gone.is_none() {
+        plugin.log.push(LogOrigin::Host, "did not end after TERM; sending KILL to its whole tree");
+        process.kill();
+        gone = process.gone_within(STOP_KILL_GRACE).await;
+    }
+    if gone.is_none_or(|report| !report.tree_gone) {
+        plugin.log.push(LogOrigin::Host, "some of its processes could not be ended; see `plugward doctor`");
+        tracing::warn!(plugin = %plugin.id, "a process of the plugin's tree could not be ended");
+    }
+    if let Some((container, name)) = &launched.container {
+        for arguments in [container.stop_arguments(name, ladder.eof), container.remove_arguments(name)] {
+            run_engine(inner, launched, arguments).await;
+        }
+    }
+}
+
+async fn drain(running: &Running, limit: Duration) {
+    let deadline = tokio::time::Instant::now() + limit;
+    // The count falls by itself: each call has a deadline of its own.
+    while running.route.admission.running() > 0
+        && running.launched.session.ending().is_none()
+        && tokio::time::Instant::now() < deadline
+    {
+        tokio::time::sleep(DRAIN_POLL).await;
+    }
+}
+
+/// Runs the container engine that started the plugin, through the launcher like everything else.
+async fn run_engine(inner: &Arc<Inner>, launched: &Launched, arguments: Vec<String>) {
+    let Some(spec) = launched.engine_spec(arguments) else { return };
+    let inner = Arc::clone(inner);
+    let ended = tokio::task::spawn_blocking(move || {
+        let spawned = inner.config.launcher.spawn(&spec).ok()?;
+        drop(spawned.stdin);
+        spawned.process.wait_blocking(CONTAINER_GRACE)
+    });
+    if !matches!(ended.await, Ok(Some(_))) {
+        tracing::warn!("the container engine did not end a container in time");
+    }
+}
+
+impl Launched {
+    fn engine_spec(&self, arguments: Vec<String>) -> Option<LaunchSpec> {
+        let launch = self.launch.as_ref()?;
+        let mut argv = vec![launch.argv.first()?.clone()];
+        argv.extend(arguments.into_iter().map(Into::into));
+        Some(LaunchSpec { argv, stop: StopGrace::default(), ..launch.clone() })
+    }
+}

@@ -1,0 +1,220 @@
+//! Keeps an eye on a ready plugin: its end, its changed tools, and its automatic restarts.
+//!
+//! Owns what happens unasked (requirements 52-57, 148; B023, B039, B044). Each watcher belongs to one generation and
+//! does nothing once another one is current (N3). Refuses to touch a plugin that is being stopped on purpose.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plugward_policy::{HostStatus, RestartMode};
+use tokio_util::sync::CancellationToken;
+
+use super::stop::{self, Ladder};
+use super::{Plugin, Running, start};
+use crate::error::{ErrorCode, HostError};
+use crate::host::Inner;
+use crate::views::LogOrigin;
+
+/// Shortest pause between two reads of a list that keeps changing.
+const MIN_REFRESH_GAP: Duration = Duration::from_secs(1);
+
+/// Longest pause, reached by a plugin that announces changes that are none.
+const MAX_REFRESH_GAP: Duration = Duration::from_secs(30);
+
+/// Watches `running` until it ends or is stopped.
+pub(crate) async fn watch(inner: Arc<Inner>, plugin: Arc<Plugin>, running: Arc<Running>) {
+    let mut gap = MIN_REFRESH_GAP;
+    let mut last_refresh: Option<Instant> = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = running.stopping.cancelled() => return,
+            ending = running.launched.session.ended() => {
+                let reason = describe_end(&running, ending.reason).await;
+                return fell_over(&inner, &plugin, &running, reason, Restart::Automatic).await;
+            }
+            () = changed(&running, last_refresh, gap) => {}
+        }
+        last_refresh = Some(Instant::now());
+        match refresh(&inner, &plugin, &running).await {
+            Refresh::Same => gap = (gap * 2).min(MAX_REFRESH_GAP),
+            Refresh::Changed => gap = MIN_REFRESH_GAP,
+            Refresh::Broken(reason) => {
+                return fell_over(&inner, &plugin, &running, reason, Restart::ByPerson).await;
+            }
+        }
+    }
+}
+
+/// Resolves when the list should be read again: after a notice, and not before the gap has passed.
+async fn changed(running: &Running, last: Option<Instant>, gap: Duration) {
+    running.launched.session.tools_changed().await;
+    if let Some(last) = last {
+        tokio::time::sleep_until((last + gap).into()).await;
+    }
+}
+
+enum Refresh {
+    Same,
+    Changed,
+    Broken(String),
+}
+
+/// Reads the list beside the old set, which keeps serving (architecture: `tools/list_changed`).
+async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>) -> Refresh {
+    let contract = match start::read_contract(inner, plugin, &running.launched.session).await {
+        Ok(contract) => Arc::new(contract),
+        Err(error) if error.code == ErrorCode::McpToolSchemaInvalid => return Refresh::Broken(error.message),
+        // The list failed this once: the last good one stays (B084).
+        Err(error) => {
+            plugin.log.push(LogOrigin::Host, &format!("the changed tool list could not be read: {error}"));
+            return Refresh::Same;
+        }
+    };
+    let check = match inner.hold_to_pins(plugin, &contract).await {
+        Ok(check) => check,
+        Err(error) => {
+            plugin.log.push(LogOrigin::Host, &format!("the changed tool list could not be compared: {error}"));
+            return Refresh::Same;
+        }
+    };
+    // The operation lock keeps a stop or an approval from running in between.
+    let _operation = plugin.operation.lock().await;
+    if running.stopping.is_cancelled() {
+        return Refresh::Same;
+    }
+    let same = plugin.state().contract.as_ref().is_some_and(|old| {
+        old.tools.iter().map(|tool| &tool.digest).eq(contract.tools.iter().map(|tool| &tool.digest))
+            && old.tools.iter().map(|tool| &tool.name).eq(contract.tools.iter().map(|tool| &tool.name))
+    });
+    if same {
+        return Refresh::Same;
+    }
+    if let Err(error) = start::register(inner, plugin, running, &check).await {
+        return Refresh::Broken(error.message);
+    }
+    for tool in &check.held {
+        plugin.log.push(LogOrigin::Host, &format!("tool `{}` is held: its definition changed", tool.remote_name));
+    }
+    plugin.state().set_ready(Arc::clone(running), contract, check.held);
+    inner.plugin_changed(plugin);
+    Refresh::Changed
+}
+
+/// Says how the process ended, beyond "it closed its stdout".
+async fn describe_end(running: &Running, reason: String) -> String {
+    /// The process usually follows its pipe at once.
+    const EXIT_WAIT: Duration = Duration::from_millis(500);
+    match running.launched.process.gone_within(EXIT_WAIT).await {
+        Some(report) => format!("{reason} ({})", report.main),
+        None => reason,
+    }
+}
+
+enum Restart {
+    Automatic,
+    ByPerson,
+}
+
+/// The plugin is not usable any more: tools go first, then whatever is left of its process.
+async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>, reason: String, restart: Restart) {
+    let reason = plugin.redactor.redact(&reason).into_owned();
+    {
+        let mut state = plugin.state();
+        if running.stopping.is_cancelled() || state.generation != running.launched.generation {
+            return;
+        }
+        running.stopping.cancel();
+        // Under the state's lock: status, list and routing change together (requirement 55).
+        inner.path.registry.withdraw(&plugin.id);
+        state.set_error(HostStatus::Unhealthy, reason.clone());
+    }
+    plugin.log.push(LogOrigin::Host, &format!("fell over: {reason}"));
+    inner.plugin_changed(plugin);
+    inner.remember_error(plugin, &reason).await;
+    let _operation = plugin.operation.lock().await;
+    stop::end_process(inner, plugin, &running.launched, Ladder::BROKEN).await;
+    if matches!(restart, Restart::Automatic) {
+        schedule(inner, plugin);
+    }
+}
+
+/// Plans the next automatic start, or gives the plugin up.
+pub(crate) fn schedule(inner: &Arc<Inner>, plugin: &Arc<Plugin>) {
+    if plugin.manifest.backend.restart == RestartMode::Never || inner.path.stopping.is_cancelled() {
+        return;
+    }
+    let token = CancellationToken::new();
+    let pause = {
+        let mut state = plugin.state();
+        if !state.row.enabled || state.removed || state.running.is_some() {
+            return;
+        }
+        let error = state.error.clone().unwrap_or_default();
+        match state.backoff.failed(Instant::now(), chance()) {
+            Some(pause) => {
+                let attempt = state.backoff.attempts();
+                state.detail = format!(
+                    "{error}; starting again in {:.1} s (attempt {attempt} of {})",
+                    pause.as_secs_f32(),
+                    super::backoff::MAX_ATTEMPTS
+                );
+                state.cancel_restart();
+                state.pending_restart = Some(token.clone());
+                pause
+            }
+            None => {
+                state.detail = format!(
+                    "{error}; given up after {} attempts: see `plugward logs {id}`, then `plugward restart {id}`",
+                    super::backoff::MAX_ATTEMPTS,
+                    id = plugin.id
+                );
+                state.host_status = HostStatus::Error;
+                drop(state);
+                inner.plugin_changed(plugin);
+                return;
+            }
+        }
+    };
+    inner.plugin_changed(plugin);
+    let (owner, inner, plugin) = (Arc::clone(inner), Arc::clone(inner), Arc::clone(plugin));
+    owner.tasks.spawn(async move {
+        tokio::select! {
+            () = token.cancelled() => return,
+            () = inner.path.stopping.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        let _operation = plugin.operation.lock().await;
+        if token.is_cancelled() || plugin.state().running.is_some() {
+            return;
+        }
+        plugin.state().restarts += 1;
+        let started = start::start(&inner, &plugin).await;
+        after_start(&inner, &plugin, started);
+    });
+}
+
+/// What follows an unattended start.
+pub(crate) fn after_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>, started: Result<(), HostError>) {
+    let Err(error) = started else { return };
+    plugin.log.push(LogOrigin::Host, &format!("start failed: {error}"));
+    let retry = matches!(
+        error.code,
+        ErrorCode::PluginHostUnavailable
+            | ErrorCode::PluginHostStartFailed
+            | ErrorCode::McpInitializeFailed
+            | ErrorCode::McpToolListFailed
+    );
+    // A version nobody speaks, a broken contract, a missing decision: trying again changes nothing (B032).
+    if retry && !error.is_permanent {
+        schedule(inner, plugin);
+    }
+}
+
+/// A number in `0.0..1.0` for the jitter.
+fn chance() -> f64 {
+    let mut byte = [0u8; 1];
+    // Without randomness the pause is the exact one.
+    let known = getrandom::fill(&mut byte).map_or(128, |()| byte[0]);
+    f64::from(known) / 256.0
+}

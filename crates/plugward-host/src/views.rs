@@ -1,0 +1,254 @@
+//! What the host tells about its plugins and tools: plain records for the faces to render.
+//!
+//! Owns the shapes; the faces own their wire formats. Refuses secrets (values are masked before they get here) and
+//! stderr text outside [`LogLine`].
+
+use std::time::{Duration, SystemTime};
+
+use plugward_policy::{Change, Digest, HostStatus, PluginId, PluginStatus, ToolId};
+use plugward_sandbox::Enforcement;
+use serde_json::value::RawValue;
+
+/// One plugin as people see it.
+#[derive(Debug, Clone)]
+pub struct PluginView {
+    /// Id.
+    pub id: PluginId,
+    /// Display name from the manifest.
+    pub name: String,
+    /// Version from the manifest.
+    pub version: String,
+    /// Description from the manifest.
+    pub description: String,
+    /// State in the seed's words (requirement 154).
+    pub status: PluginStatus,
+    /// State of its process in the seed's words (requirements 109-114).
+    pub host_status: HostStatus,
+    /// One line in plain words: what it does now, and what to do about it.
+    pub detail: String,
+    /// Whether a person switched it on.
+    pub enabled: bool,
+    /// Whether what would run now is what was approved.
+    pub approved: bool,
+    /// Permissions the manifest asks for.
+    pub requested_permissions: Vec<String>,
+    /// Permissions granted.
+    pub granted_permissions: Vec<String>,
+    /// Where it was installed from, as given.
+    pub source: String,
+    /// When.
+    pub installed_at: SystemTime,
+    /// Tools that can be called now.
+    pub tools_count: usize,
+    /// Tools that wait for a review.
+    pub held_tools: Vec<HeldTool>,
+    /// Tools that cannot be used at all.
+    pub quarantined_tools: Vec<QuarantinedTool>,
+    /// Things worth knowing: lints of the manifest, warnings about schemas, filters that match nothing.
+    pub warnings: Vec<String>,
+    /// Automatic restarts since the host started.
+    pub restarts: u32,
+    /// Non-protocol lines skipped on its stdout.
+    pub noise_lines: u64,
+    /// Last failure, if it has not been overcome.
+    pub error: Option<String>,
+    /// Sandbox in force while it runs.
+    pub enforcement: Option<Enforcement>,
+    /// The manifest's text as installed.
+    pub manifest_text: String,
+}
+
+/// A tool that is not offered until a person reviewed the change.
+#[derive(Debug, Clone)]
+pub struct HeldTool {
+    /// The plugin's own name of it.
+    pub remote_name: String,
+    /// Digest that was approved; none for a new tool.
+    pub approved_digest: Option<Digest>,
+    /// Digest of what the plugin offers now; none if it no longer offers the tool.
+    pub offered_digest: Option<Digest>,
+}
+
+/// A tool whose definition cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuarantinedTool {
+    /// Its name, or its place in the list when it has none.
+    pub name: String,
+    /// Why, with a JSON pointer into its schema where there is one.
+    pub reason: String,
+}
+
+/// The process side of one plugin (requirement 109).
+#[derive(Debug, Clone)]
+pub struct HostView {
+    /// Id.
+    pub plugin_id: PluginId,
+    /// State.
+    pub status: HostStatus,
+    /// Tools registered now.
+    pub tools_count: usize,
+    /// When the running process was started.
+    pub started_at: Option<SystemTime>,
+    /// When the plugin last sent a message.
+    pub last_seen_at: Option<SystemTime>,
+    /// Negotiated revision.
+    pub protocol_version: Option<String>,
+    /// As the server calls itself.
+    pub server_name: Option<String>,
+    /// As the server calls itself.
+    pub server_version: Option<String>,
+    /// Process id of the plugin's main process.
+    pub pid: Option<u32>,
+    /// Number of this start; rises with each start.
+    pub generation: u64,
+    /// Last failure.
+    pub error: Option<String>,
+}
+
+/// One tool.
+#[derive(Debug, Clone)]
+pub struct ToolView {
+    /// Internal id, `<plugin_id>.<remote_name>`.
+    pub id: ToolId,
+    /// Name MCP clients see.
+    pub exposed_name: String,
+    /// The plugin's own name of it.
+    pub remote_name: String,
+    /// Description (the seed falls back to the name).
+    pub description: String,
+    /// The tool as the plugin described it, untouched.
+    pub definition: Box<RawValue>,
+    /// The argument schema in force (repaired where a case allows it).
+    pub parameters: Box<RawValue>,
+    /// Permission it needs.
+    pub permission: Option<String>,
+    /// Whether it can be called at this moment (its plugin runs).
+    pub available: bool,
+}
+
+/// What a person is shown before agreeing: everything that would run and be touched (requirement 94).
+#[derive(Debug, Clone)]
+pub struct ReviewView {
+    /// Id.
+    pub id: PluginId,
+    /// Display name.
+    pub name: String,
+    /// Version.
+    pub version: String,
+    /// Description.
+    pub description: String,
+    /// Where it came from.
+    pub source: String,
+    /// Digest over all files of the package.
+    pub package_digest: Digest,
+    /// Number of files and bytes in the package.
+    pub package_files: u64,
+    /// Bytes in the package.
+    pub package_bytes: u64,
+    /// The program that would be executed, and its digest.
+    pub executable: String,
+    /// Digest of that program.
+    pub executable_digest: Digest,
+    /// The exact argument vector, values of secrets masked.
+    pub argv: Vec<String>,
+    /// Working directory.
+    pub cwd: String,
+    /// Environment the manifest sets: name and value, values of secrets masked.
+    pub environment: Vec<(String, String)>,
+    /// Names passed on from the host's environment.
+    pub inherited_environment: Vec<String>,
+    /// Permissions asked for, each with its effect in this deployment.
+    pub permissions: Vec<(String, String)>,
+    /// Minimum sandbox level the manifest asks for.
+    pub minimum_level: String,
+    /// What the sandbox of this host really does at this moment, in plain words (requirement 69).
+    pub isolation: String,
+    /// Tools: declared by the manifest or seen at the last start.
+    pub tools: Vec<ReviewTool>,
+    /// Red flags and lints.
+    pub warnings: Vec<String>,
+    /// What differs from the last approval.
+    pub changes: Vec<Change>,
+    /// Whether exactly this was approved already.
+    pub approved: bool,
+    /// The digest an approval must name.
+    pub digest: Digest,
+    /// The canonical text the digest is taken over.
+    pub canonical: String,
+}
+
+/// One tool in a review.
+#[derive(Debug, Clone)]
+pub struct ReviewTool {
+    /// The plugin's own name of it.
+    pub remote_name: String,
+    /// What the model will read; none before the first start.
+    pub description: Option<String>,
+    /// Claims of the plugin about the tool (`read-only`, `destructive`, ...).
+    pub claims: Vec<String>,
+    /// `declared`, `new`, `changed`, `approved` or `gone`.
+    pub state: &'static str,
+}
+
+/// One line a plugin wrote to stderr, or the host wrote about it.
+#[derive(Debug, Clone)]
+pub struct LogLine {
+    /// When it arrived.
+    pub at: SystemTime,
+    /// Who wrote it.
+    pub origin: LogOrigin,
+    /// The text: redacted, control characters escaped, cut to a limit.
+    pub text: String,
+}
+
+/// Who wrote a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogOrigin {
+    /// The plugin, on stderr.
+    Stderr,
+    /// The plugin, on stdout, outside the protocol.
+    StdoutNoise,
+    /// The host.
+    Host,
+}
+
+impl LogOrigin {
+    /// The word in outputs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogOrigin::Stderr => "stderr",
+            LogOrigin::StdoutNoise => "stdout",
+            LogOrigin::Host => "host",
+        }
+    }
+}
+
+/// A permission request that waits for a person.
+#[derive(Debug, Clone)]
+pub struct PendingAsk {
+    /// Id, `permission_<hex>` as in the seed.
+    pub request_id: String,
+    /// The tool.
+    pub tool: ToolId,
+    /// The permission.
+    pub permission: String,
+    /// Who calls.
+    pub caller: String,
+    /// When it was asked.
+    pub asked_at: SystemTime,
+    /// How long it waits at most.
+    pub expires_in: Duration,
+    /// Why it is asked, in sentences.
+    pub reason: String,
+}
+
+/// A person's answer to a permission request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// This call only.
+    AllowOnce,
+    /// This tool until the host stops.
+    AllowSession,
+    /// No.
+    Deny,
+}
