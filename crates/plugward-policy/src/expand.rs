@@ -215,3 +215,90 @@ pub fn expand_backend(
     }
     Ok(ExpandedBackend { command, args, env, secret_env: backend.secret_env.clone(), cwd, secret_substitutions })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(name: &str) -> Option<String> {
+        match name {
+            "DEMO_USER" => Some("ann".to_owned()),
+            "EMPTY" => Some(String::new()),
+            "TRICK" => Some("${DEMO_USER}".to_owned()),
+            "API_KEY" => Some("s3cr3t-value".to_owned()),
+            _ => None,
+        }
+    }
+
+    // B018: references are replaced, never passed on literally or turned into nothing.
+    #[test]
+    fn references_defaults_and_escapes() {
+        for (text, wanted) in [
+            ("--user=${DEMO_USER}", "--user=ann"),
+            ("${DEMO_NONE:-fall back}", "fall back"),
+            ("${DEMO_USER:-fall back}", "ann"),
+            ("${EMPTY:-dflt}", "dflt"),
+            ("[${EMPTY}]", "[]"),
+            ("[${DEMO_NONE:-}]", "[]"),
+            ("$${DEMO_USER}", "${DEMO_USER}"),
+            ("$$${DEMO_USER}", "$${DEMO_USER}"),
+            ("$DEMO_USER", "$DEMO_USER"),
+            ("costs $5 or $$", "costs $5 or $$"),
+            ("${DEMO_USER}${DEMO_USER}", "annann"),
+            ("${DEMO_NONE:-a:-b}", "a:-b"),
+            ("", ""),
+        ] {
+            assert_eq!(expand(text, lookup).as_deref(), Ok(wanted), "{text}");
+        }
+    }
+
+    // A value from outside must not be able to pull in another variable.
+    #[test]
+    fn what_a_variable_holds_is_not_expanded_again() {
+        assert_eq!(expand("${TRICK}", lookup).as_deref(), Ok("${DEMO_USER}"));
+    }
+
+    // B079: a placeholder of another program's is an error, not text that reaches the server.
+    #[test]
+    fn other_placeholders_are_refused() {
+        for text in ["${", "${}", "${1X}", "${input:key}", "${A B}", "${A:+x}", "${A:-${B}}", "${é}"] {
+            let error = expand(text, lookup).unwrap_err();
+            assert!(matches!(error, ExpandError::MalformedReference { .. }), "{text}");
+            assert_eq!(check_references(text), Err(error));
+        }
+        let missing = expand("x ${DEMO_MISSING}", lookup).unwrap_err();
+        assert_eq!(missing.to_string(), "variable `DEMO_MISSING` is not set");
+    }
+
+    fn backend(lines: &str) -> Backend {
+        let text = format!("id: a\nname: A\nversion: 1\nbackend:\n  type: mcp\n  transport: stdio\n{lines}");
+        crate::parse_manifest(&text, "plugin.yaml").unwrap().manifest.backend
+    }
+
+    // B018: the error names the field and the variable, for every field at once.
+    #[test]
+    fn a_backend_is_expanded_whole_or_not_at_all() {
+        let good = backend(
+            "  command: ${DEMO_USER}\n  args: ['${DEMO_USER}', x]\n  env: {B: '${EMPTY}', A: y}\n  cwd: ./${DEMO_USER}\n",
+        );
+        let expanded = expand_backend(&good, lookup).unwrap();
+        assert_eq!(expanded.command, "ann");
+        assert_eq!(expanded.args, ["ann", "x"]);
+        let env = [("B".to_owned(), String::new()), ("A".to_owned(), "y".to_owned())];
+        assert_eq!(expanded.env, env);
+        assert_eq!(expanded.cwd.as_deref(), Some("./ann"));
+        let bad = backend("  command: x\n  args: [ok, '${DEMO_MISSING}']\n  env: {TOKEN: '${OTHER}'}\n");
+        let error = expand_backend(&bad, lookup).unwrap_err();
+        let shown = "`args[1]`: variable `DEMO_MISSING` is not set; `env.TOKEN`: variable `OTHER` is not set";
+        assert_eq!(error.to_string(), shown);
+    }
+
+    // B020: the expanded form holds secrets, and debug output ends up in logs.
+    #[test]
+    fn debug_output_has_no_values() {
+        let backend = backend("  command: x\n  args: ['${API_KEY}']\n  env: {K: '${API_KEY}'}\n");
+        let expanded = expand_backend(&backend, lookup).unwrap();
+        assert!(!format!("{expanded:?}").contains("s3cr3t"));
+        assert_eq!(expanded.secret_values(), ["s3cr3t-value"]);
+    }
+}

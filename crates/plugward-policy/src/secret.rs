@@ -134,12 +134,16 @@ fn argument_secrets(args: &[String]) -> Vec<(usize, &str)> {
         if follows_secret_option && !arg.starts_with('-') {
             found.insert(arg.as_str());
         }
-        // `--api-key=V`, `-e NAME=V` and plain `NAME=V`.
-        if let Some((name, value)) = arg.split_once('=')
+        // `--api-key=V`, `NAME=V` after `-e`, and both at once as in `--env=NAME=V`.
+        let mut rest = arg.as_str();
+        while let Some((name, value)) = rest.split_once('=')
             && !name.contains(['/', ' ', '?'])
-            && is_secret_name(name)
         {
-            found.insert(value);
+            if is_secret_name(name) {
+                found.insert(value);
+                break;
+            }
+            rest = value;
         }
         // `--header=Authorization: Bearer V` and the same as an argument of its own.
         let header = arg.split_once('=').filter(|_| arg.starts_with('-')).map_or(arg.as_str(), |h| h.1);
@@ -176,5 +180,107 @@ fn collect_from_text<'a>(text: &'a str, found: &mut BTreeSet<&'a str>) {
             found.extend(pairs.filter(|(key, _)| is_secret_name(key)).map(|(_, value)| value));
         }
         rest = &rest[start + 3..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{expand_backend, parse_manifest};
+
+    fn secrets(lines: &str) -> Vec<String> {
+        let text =
+            format!("id: a\nname: A\nversion: 1\nbackend:\n  type: mcp\n  transport: stdio\n  command: x\n{lines}");
+        let backend = parse_manifest(&text, "plugin.yaml").unwrap().manifest.backend;
+        let lookup = |name: &str| Some(format!("value-of-{name}"));
+        secret_values(&expand_backend(&backend, lookup).unwrap())
+    }
+
+    #[test]
+    fn names_of_secrets_are_told_from_ordinary_names() {
+        for name in [
+            "API_KEY",
+            "apiKey",
+            "--api-key",
+            "OPENAI_API_KEY",
+            "GITHUB_TOKEN",
+            "DB_PASSWORD",
+            "PGPASSWORD",
+            "AUTHORIZATION",
+            "Authorization",
+            "X-Api-Key",
+            "AWS_SECRET_ACCESS_KEY",
+            "GOOGLE_CREDENTIALS",
+            "PRIVATE_KEY",
+            "GITHUB_PAT",
+            "DB_PASS",
+            "SENTRY_DSN",
+            "accessToken",
+            "key",
+            "client_secret",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in [
+            "PATH",
+            "HOME",
+            "PWD",
+            "KEYBOARD",
+            "MONKEY",
+            "LANG",
+            "AUTHOR",
+            "PATTERN",
+            "COMPASS",
+            "--verbose",
+            "MODE",
+            "PORT",
+            "SSH_AUTH_SOCK",
+            "DEMO_FLAG",
+            "",
+        ] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+    }
+
+    // B020: whichever way a key reaches the server, it is known before anything is logged.
+    #[test]
+    fn every_way_to_pass_a_secret_is_found() {
+        for (lines, wanted) in [
+            ("  env: {API_KEY: s3cr3t-1}\n", "s3cr3t-1"),
+            ("  env: {PLAIN: s3cr3t-2}\n  secret_env: [PLAIN]\n", "s3cr3t-2"),
+            ("  env: {PLAIN: '${MY_TOKEN}'}\n", "value-of-MY_TOKEN"),
+            ("  args: ['x=${MY_TOKEN}']\n", "value-of-MY_TOKEN"),
+            ("  args: [--api-key, s3cr3t-3]\n", "s3cr3t-3"),
+            ("  args: ['--token=s3cr3t-4']\n", "s3cr3t-4"),
+            ("  args: [-e, 'DEMO_KEY=s3cr3t-5']\n", "s3cr3t-5"),
+            ("  args: ['--env=DEMO_KEY=s3cr3t-5']\n", "s3cr3t-5"),
+            ("  args: [--header, 'Authorization: Bearer s3cr3t-6']\n", "s3cr3t-6"),
+            ("  args: ['--header=X-Api-Key: s3cr3t-7']\n", "s3cr3t-7"),
+            ("  args: ['postgres://ann:s3cr3t-8@db.test/x']\n", "s3cr3t-8"),
+            ("  args: ['https://s3cr3t-9@git.test/x']\n", "s3cr3t-9"),
+            ("  args: ['https://api.test/mcp?a=b&apiKey=s3cr3t-10']\n", "s3cr3t-10"),
+            ("  env: {URL: 'https://api.test/mcp?token=s3cr3t-11'}\n", "s3cr3t-11"),
+            ("  args: [ghp_0123456789abcdefghij]\n", "ghp_0123456789abcdefghij"),
+            ("  env: {X: sk-0123456789abcdefghij}\n", "sk-0123456789abcdefghij"),
+        ] {
+            let found = secrets(lines);
+            assert!(found.iter().any(|value| value == wanted), "{lines}{found:?}");
+        }
+    }
+
+    // Masking `yes` or `1` everywhere would make traces useless.
+    #[test]
+    fn short_and_ordinary_values_are_not_secrets() {
+        let lines = "  env: {API_KEY: short, MODE: production, URL: 'https://api.test/?page=12345678'}
+  args: [--token, abc, --api-key, --verbose, --name, something-long, 'https://api.test/a/b']
+";
+        assert_eq!(secrets(lines), Vec::<String>::new());
+    }
+
+    // Replacing a short secret first would leave the rest of a longer one in the open.
+    #[test]
+    fn longer_secrets_come_first() {
+        let lines = "  env: {A_KEY: abcdef, B_KEY: abcdef-and-more}\n";
+        assert_eq!(secrets(lines), ["abcdef-and-more", "abcdef"]);
     }
 }

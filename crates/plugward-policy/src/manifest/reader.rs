@@ -24,7 +24,7 @@ fn most_like<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option
     let lower = word.get(..word.len().min(PATH_KEY_CHARS_MAX))?.to_lowercase();
     known
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&lower, candidate), candidate))
+        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_lowercase()), candidate))
         .filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY_MIN)
         .max_by(|(left, _), (right, _)| left.total_cmp(right))
         .map(|(_, candidate)| candidate)
@@ -134,19 +134,19 @@ impl MapReader {
         let at = node.at;
         let bounds = format!("a whole number from {} to {}", range.start(), range.end());
         let kind = node.kind();
-        let Value::Scalar { text, plain } = node.value else {
-            report.error(Some(at), &path, format!("expected {bounds}, found {kind}"));
-            return None;
+        let null = node.is_null();
+        let (text, plain) = match node.value {
+            Value::Scalar { text, plain } if !null => (text, plain),
+            _ => {
+                report.error(Some(at), &path, format!("expected {bounds}, found {kind}"));
+                return None;
+            }
         };
         let digits = plain && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         // A leading zero is octal to some readers and decimal to others.
         let clear = digits && (text == "0" || !text.starts_with('0'));
         match text.parse::<u64>() {
             Ok(number) if clear && range.contains(&number) => Some(number),
-            _ if text.is_empty() && plain => {
-                report.error(Some(at), &path, format!("expected {bounds}, found nothing"));
-                None
-            }
             _ => {
                 let quotes = if plain { "" } else { " in quotes" };
                 let message = format!("expected {bounds}, found {}{quotes}", quoted(&text));
