@@ -12,7 +12,8 @@ fn list() -> Vec<(String, &'static str)> {
     let registry = "name the tool's command and let the machine's configuration choose the registry";
     vec![
         (["/wo", "rk/"].concat(), path),
-        (["/ro", "ot/"].concat(), path),
+        // The dot: tool folders of a home directory, not a JSON pointer into a property `root`.
+        (["/ro", "ot/."].concat(), path),
         (["sha", "red/"].concat(), path),
         (["registry.npm", "js.org"].concat(), registry),
         (["npm", "js.com"].concat(), registry),
@@ -20,9 +21,11 @@ fn list() -> Vec<(String, &'static str)> {
         (["pythonhosted", ".org"].concat(), registry),
         (["index.crates", ".io"].concat(), registry),
         (["static.crates", ".io"].concat(), registry),
-        (["\"reso", "lved\":"].concat(), "write the lock file with `npm install --omit-lockfile-registry-resolved`"),
     ]
 }
+
+/// In lock files of npm: the key under which it writes the address of a package.
+const ADDRESS_KEY: &str = "\"resolved\":";
 
 /// Every forbidden word in every file.
 pub(crate) fn forbidden(tree: &Tree) -> Vec<Finding> {
@@ -30,6 +33,10 @@ pub(crate) fn forbidden(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for file in tree.files.iter().filter(|file| !WRITTEN_BY_TOOLS.contains(&file.path.as_str())) {
         for (number, line) in file.text.lines().enumerate() {
+            if file.path.ends_with("package-lock.json") && line.trim_start().starts_with(ADDRESS_KEY) {
+                let fix = "write it with `npm install --omit-lockfile-registry-resolved`";
+                found.push(Finding::new(&file.path, number + 1, "lock file holds addresses of a registry", fix));
+            }
             for (word, fix) in &list {
                 if contains_word(line, word) {
                     found.push(Finding::new(
@@ -68,5 +75,13 @@ mod tests {
         let tree =
             Tree::of(&[("docs/a.md", "the net/work/flow, un-shared/ and workshop"), ("Cargo.lock", &list()[7].0)]);
         assert_eq!(forbidden(&tree), []);
+    }
+
+    #[test]
+    fn addresses_in_lock_files_are_found() {
+        let line = "  \"resolved\": \"x\",";
+        let tree = Tree::of(&[("a/package-lock.json", line), ("a/schema.json", line)]);
+        let found = forbidden(&tree);
+        assert_eq!(found.iter().map(|f| f.path.as_str()).collect::<Vec<_>>(), ["a/package-lock.json"]);
     }
 }
