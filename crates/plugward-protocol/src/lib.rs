@@ -10,6 +10,7 @@
 
 pub mod connection;
 mod envelope_scan;
+mod excerpt;
 pub mod framing;
 mod id;
 pub mod lifecycle;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::excerpt::excerpt;
 use crate::message::{BatchRule, MessageFault, RpcError};
 use crate::object;
 use crate::wire::json_string;
@@ -164,7 +165,7 @@ impl ServerHello {
     /// Whether the server declared the capability (Requirement 6). `null` and `false` do not declare it.
     #[must_use]
     pub fn has_capability(&self, name: &str) -> bool {
-        declares(&self.capabilities, name)
+        declared(&self.capabilities).iter().any(|declared| declared == name)
     }
 
     pub(crate) fn parse(raw: Box<RawValue>) -> Result<Self, HandshakeError> {
@@ -179,7 +180,7 @@ impl ServerHello {
             object::as_string(version).ok_or_else(|| invalid("`protocolVersion` is not a string"))
         })?;
         let Some(version) = ProtocolVersion::parse(&offered).filter(|version| version.is_supported()) else {
-            return Err(HandshakeError::UnsupportedVersion { offered_by_server: offered });
+            return Err(HandshakeError::UnsupportedVersion { offered_by_server: excerpt(offered.as_bytes()) });
         };
         let capabilities = match capabilities.filter(|raw| !object::is_null(raw)) {
             None => empty_object(),
@@ -266,7 +267,7 @@ pub enum HandshakeError {
         ProtocolVersion::supported_list()
     )]
     UnsupportedVersion {
-        /// The server's version, as sent.
+        /// The server's version; cut and escaped when it is longer or stranger than a version.
         offered_by_server: String,
     },
     /// No answer in time.
@@ -280,10 +281,10 @@ pub enum HandshakeError {
     Closed,
 }
 
-/// Whether a capability object has a member of that name that is neither `null` nor `false`.
-pub(crate) fn declares(capabilities: &RawValue, name: &str) -> bool {
-    object::entries(capabilities.get())
-        .is_ok_and(|entries| entries.iter().any(|(key, value)| key == name && !matches!(value.get(), "null" | "false")))
+/// Names of the members of a capability object that are neither `null` nor `false`.
+pub(crate) fn declared(capabilities: &RawValue) -> Vec<String> {
+    let entries = object::entries(capabilities.get()).unwrap_or_default();
+    entries.into_iter().filter(|(_, value)| !matches!(value.get(), "null" | "false")).map(|(name, _)| name).collect()
 }
 
 /// `{}`.

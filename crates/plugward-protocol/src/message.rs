@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::envelope_scan::EnvelopeScan;
+use crate::excerpt::excerpt;
 use crate::id::RequestId;
 use crate::mcp::codes;
 use crate::object::{self, JSON_WHITE_SPACE, ObjectFault};
@@ -40,6 +41,13 @@ impl RpcError {
     #[must_use]
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         RpcError { code, message: message.into(), data: None }
+    }
+
+    /// The answer to a method nobody implements.
+    #[must_use]
+    pub fn method_not_found(method: &str) -> Self {
+        let method = excerpt(method.as_bytes());
+        Self::new(codes::METHOD_NOT_FOUND, format!("method `{method}` is not supported"))
     }
 }
 
@@ -238,7 +246,11 @@ pub fn parse_line(line: &[u8], rule: BatchRule) -> Result<Parsed, MessageFault> 
     if text.starts_with('[') {
         return parse_batch(text, rule).map(Parsed::Batch);
     }
-    parse_one(text).map(Parsed::One)
+    parse_one(text).map(Parsed::One).map_err(|fault| match fault.kind {
+        // A result like NaN spoils the line for every parser, but not the id beside it.
+        FaultKind::NotJson { .. } => scanned_fault(fault.kind, line),
+        _ => fault,
+    })
 }
 
 fn parse_batch(text: &str, rule: BatchRule) -> Result<Vec<Result<Message, MessageFault>>, MessageFault> {

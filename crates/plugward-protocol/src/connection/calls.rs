@@ -58,8 +58,8 @@ impl Connection {
         true
     }
 
-    /// Answers a request of the peer. `false` when it is unknown, answered or cancelled: then nothing is sent. A result
-    /// longer than the peer may be sent is replaced by an error.
+    /// Answers a request of the peer. `false` when it is unknown, answered or cancelled: then nothing is sent. An
+    /// answer longer than the peer may be sent is replaced by an error.
     // By value: an answer is given once.
     #[allow(clippy::needless_pass_by_value, reason = "an answer is given once")]
     pub fn respond(&mut self, id: &RequestId, outcome: Result<Box<RawValue>, RpcError>) -> bool {
@@ -89,16 +89,9 @@ impl Connection {
         self.enqueue_bounded(wire::line(wire::notification(method, params.as_deref())))
     }
 
-    /// Answers a request of the peer with JSON text.
+    /// Answers a request of the peer with the JSON text of a result.
     pub(super) fn answer_result(&mut self, id: &RequestId, result: &str) -> bool {
-        let key = id.to_string();
-        let text = wire::result(&key, result);
-        let limit = self.config.max_transmit_bytes;
-        if text.len() <= limit {
-            return self.answer(id, text);
-        }
-        let message = format!("result of {} bytes exceeds the limit of {limit} bytes", text.len());
-        self.answer(id, wire::error(&key, &RpcError::new(codes::INTERNAL_ERROR, message)))
+        self.answer(id, wire::result(&id.to_string(), result))
     }
 
     /// Gives the one answer to a request of the peer.
@@ -107,11 +100,22 @@ impl Connection {
             return false;
         }
         let Some(batch) = self.inbound.take(id) else { return false };
+        let text = self.within_transmit_limit(id, text);
         self.deliver(text, batch);
         if let Some(key) = batch {
             self.settle_batch(key);
         }
         true
+    }
+
+    /// Puts an error in the place of an answer that is longer than the peer may be sent.
+    fn within_transmit_limit(&self, id: &RequestId, text: String) -> String {
+        let limit = self.config.max_transmit_bytes;
+        if text.len() <= limit {
+            return text;
+        }
+        let message = format!("answer of {} bytes exceeds the limit of {limit} bytes", text.len());
+        wire::error(&id.to_string(), &RpcError::new(codes::INTERNAL_ERROR, message))
     }
 
     /// Sends an answer on its own, or keeps it for the rest of its batch.
@@ -120,7 +124,8 @@ impl Connection {
             None => self.enqueue_owed(wire::line(text)),
             Some(key) => {
                 self.inbound.collect(key, text);
-                if !self.outgoing.has_room(self.inbound.collected_bytes()) {
+                let held_bytes = self.inbound.collected_bytes() + self.outgoing.bytes();
+                if held_bytes > self.config.max_queued_bytes {
                     self.fatal(PeerFault::NotReading { limit: self.config.max_queued_bytes });
                 }
             }

@@ -256,27 +256,3 @@ pub enum SendError {
         queued_bytes: usize,
     },
 }
-
-/// Longest excerpt of a noise line, in characters.
-const EXCERPT_CHARS: usize = 200;
-
-/// The beginning of what a peer wrote, safe to print: invalid bytes replaced, control characters escaped.
-pub(super) fn excerpt(line: &[u8]) -> String {
-    // Four bytes are the longest character, so this much is enough for the excerpt.
-    let head = &line[..line.len().min(EXCERPT_CHARS * 4)];
-    let text = String::from_utf8_lossy(head);
-    let mut excerpt = String::new();
-    for character in text.chars().take(EXCERPT_CHARS) {
-        if character.is_control() || is_direction_mark(character) {
-            excerpt.extend(character.escape_unicode());
-        } else {
-            excerpt.push(character);
-        }
-    }
-    excerpt
-}
-
-/// Characters that reorder what follows them on a terminal.
-fn is_direction_mark(character: char) -> bool {
-    matches!(character, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
-}

@@ -6,12 +6,14 @@
 
 use std::time::Instant;
 
-use super::event::{Event, OutboundId, PeerFault, RequestFailure, excerpt};
+use super::event::{Event, OutboundId, PeerFault, RequestFailure};
 use super::inbound::BatchKey;
 use super::outbound::Referent;
 use super::{Connection, NoisePolicy, OversizedPolicy, Role};
+use crate::excerpt::excerpt;
 use crate::id::RequestId;
 use crate::lifecycle::HandshakeError;
+use crate::mcp::codes;
 use crate::message::{FaultKind, MessageFault, RpcError, Shape, parse_line};
 use crate::wire;
 
@@ -97,7 +99,7 @@ impl Connection {
                 if matches!(shape, Shape::Request | Shape::Unknown) {
                     let id = id.map_or_else(|| "null".to_owned(), |id| id.to_string());
                     let message = format!("message of {bytes} bytes exceeds the limit of {limit} bytes");
-                    let error = RpcError::new(crate::mcp::codes::INVALID_REQUEST, message);
+                    let error = RpcError::new(codes::INVALID_REQUEST, message);
                     self.deliver(wire::error(&id, &error), None);
                 }
             }

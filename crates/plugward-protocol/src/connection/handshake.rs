@@ -12,11 +12,10 @@ use super::inbound::{Admission, BatchKey};
 use super::{Connection, Phase, Role};
 use crate::id::RequestId;
 use crate::lifecycle::{
-    ClientHello, HandshakeError, InitializeParams, ProtocolVersion, ServerHello, ServerHelloOut, empty_object,
+    ClientHello, HandshakeError, InitializeParams, ProtocolVersion, ServerHello, ServerHelloOut, declared, empty_object,
 };
 use crate::mcp::{codes, methods};
 use crate::message::RpcError;
-use crate::object;
 use crate::wire;
 
 impl Connection {
@@ -38,15 +37,7 @@ impl Connection {
         let id = self.outbound.reserve();
         let line = wire::line(wire::request(id.0, methods::INITIALIZE, Some(&params)));
         self.enqueue_bounded(line)?;
-        self.declared = object::entries(hello.capabilities.get())
-            .map(|entries| {
-                entries
-                    .into_iter()
-                    .filter(|(_, value)| !matches!(value.get(), "null" | "false"))
-                    .map(|(name, _)| name)
-                    .collect()
-            })
-            .unwrap_or_default();
+        self.declared = declared(&hello.capabilities);
         self.outbound.insert(now, id, RequestTiming::within(limit));
         self.phase = Phase::Asking { hello: id };
         Ok(())
@@ -152,7 +143,7 @@ impl Connection {
         Some(if methods::AFTER_HANDSHAKE.contains(&method) {
             RpcError::new(codes::INVALID_REQUEST, "connection is not initialized: send `initialize` first")
         } else {
-            RpcError::new(codes::METHOD_NOT_FOUND, "method is not supported")
+            RpcError::method_not_found(method)
         })
     }
 }

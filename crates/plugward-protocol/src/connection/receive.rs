@@ -99,7 +99,7 @@ impl Connection {
         }
         let offered = methods::needed_client_capability(method)
             .is_some_and(|needed| self.declared.iter().any(|declared| declared == needed));
-        (!offered).then(|| RpcError::new(codes::METHOD_NOT_FOUND, "method is not supported"))
+        (!offered).then(|| RpcError::method_not_found(method))
     }
 
     fn handle_notification(&mut self, now: Instant, method: String, params: Option<Box<RawValue>>) {
