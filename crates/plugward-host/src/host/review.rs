@@ -86,7 +86,7 @@ impl Inner {
         let planned = self.plan(plugin).await?;
         let offer = self.offer(plugin).await?;
         let approval = self.current_approval(plugin).await?;
-        let subject = ApprovalSubject { contract: offer.contract(), ..planned.subject.clone() };
+        let subject = ApprovalSubject { contract: offer.contract(), ..planned.plan.subject.clone() };
         let agreed = approval.as_ref().and_then(|row| ApprovalSubject::from_canonical(&row.subject_json).ok());
         let agreed = agreed.map(|agreed| ApprovalSubject {
             // The contract that counts is the one that is pinned, which the first start adds to an approval.
@@ -192,7 +192,7 @@ impl Inner {
         let _operation = plugin.operation.lock().await;
         let planned = self.plan(plugin).await?;
         let offer = self.offer(plugin).await?;
-        let subject = ApprovalSubject { contract: offer.contract(), ..planned.subject.clone() };
+        let subject = ApprovalSubject { contract: offer.contract(), ..planned.plan.subject.clone() };
         if subject.digest() != digest {
             let message = format!("digest {digest} is not the digest of what plugin `{id}` would run now");
             return Err(HostError::new(ErrorCode::McpTrustDigestStale, message)
@@ -201,7 +201,7 @@ impl Inner {
         let row = ApprovalRow {
             plugin_id: id.to_string(),
             digest: digest.to_string(),
-            launch_digest: planned.subject.digest().to_string(),
+            launch_digest: planned.plan.subject.digest().to_string(),
             subject_json: subject.canonical(),
             how: origin.as_str().to_owned(),
             who: self.config.operator.clone(),

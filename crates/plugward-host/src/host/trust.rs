@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use plugward_policy::{ApprovalSubject, ApprovedArgument, Digest, ToolPin};
+use plugward_policy::{Digest, ToolPin};
 use plugward_store::{ApprovalRow, PinRow};
 
 use super::Inner;
@@ -22,8 +22,6 @@ const PASSED_VARIABLES: [String; 0] = [];
 /// A launch plan with what an approval of it covers.
 pub(crate) struct Planned {
     pub(crate) plan: LaunchPlan,
-    /// Without the tool contract.
-    pub(crate) subject: ApprovalSubject,
     pub(crate) facts: PackageFacts,
 }
 
@@ -58,33 +56,15 @@ impl Inner {
         super::install::create_private_dir(&home_dir)?;
         let input = PlanInput {
             manifest: &plugin.manifest,
+            source: &row.source,
             package_dir: &package_dir,
+            facts: &facts,
             home_dir: &home_dir,
             host: &self.environment,
             passed_variables: &PASSED_VARIABLES,
         };
         let plan = package::plan(&input).map_err(|error| plan_error(plugin, &error))?;
-        let secrets = &plan.secrets;
-        let subject = ApprovalSubject {
-            plugin: id.clone(),
-            version: row.version.clone(),
-            source: row.source.clone(),
-            package_digest: facts.digest,
-            executable: plan.executable.path.display().to_string(),
-            executable_digest: plan.executable.digest,
-            argv: plan.argv.iter().skip(1).map(|argument| ApprovedArgument::new(argument, secrets)).collect(),
-            cwd: plan.cwd.display().to_string(),
-            env: plan
-                .manifest_env
-                .iter()
-                .map(|(name, value)| (name.clone(), ApprovalSubject::env_digest(name, value)))
-                .collect(),
-            secret_refs: BTreeMap::new(),
-            permissions: plugin.manifest.permissions.iter().cloned().collect::<BTreeSet<_>>(),
-            minimum_level: plugin.manifest.min_sandbox_level,
-            contract: None,
-        };
-        Ok(Planned { plan, subject, facts })
+        Ok(Planned { plan, facts })
     }
 
     pub(crate) async fn current_approval(self: &Arc<Self>, plugin: &Plugin) -> Result<Option<ApprovalRow>, HostError> {

@@ -69,7 +69,7 @@ const ENGINE_OPTIONS_WITH_VALUE: [&str; 14] = [
 
 /// The program that runs containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ContainerEngine {
+pub(crate) enum ContainerEngine {
     /// Docker.
     Docker,
     /// Podman, which takes the same arguments.
@@ -78,7 +78,7 @@ pub enum ContainerEngine {
 
 /// A command that starts a container, with what is needed to end that container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContainerRun {
+pub(crate) struct ContainerRun {
     engine: ContainerEngine,
     /// Arguments of the engine before its subcommand, such as `--host`; stopping needs them as well.
     engine_arguments: Vec<String>,
@@ -130,25 +130,25 @@ impl ContainerRun {
 
     /// Which engine.
     #[must_use]
-    pub fn engine(&self) -> ContainerEngine {
+    pub(crate) fn engine(&self) -> ContainerEngine {
         self.engine
     }
 
     /// The arguments as they are reviewed and approved: the manifest's, with `--rm`, `--init` and our label.
     #[must_use]
-    pub fn arguments(&self) -> &[String] {
+    pub(crate) fn arguments(&self) -> &[String] {
         &self.arguments
     }
 
     /// The container's name at start `generation`: the manifest's own name, or one that no other start has.
     #[must_use]
-    pub fn name(&self, generation: u64) -> String {
+    pub(crate) fn name(&self, generation: u64) -> String {
         self.own_name.clone().unwrap_or_else(|| format!("{}-{generation}", self.prefix))
     }
 
     /// The arguments of start `generation`: the approved ones, with `--name` when the manifest gives none.
     #[must_use]
-    pub fn start_arguments(&self, generation: u64) -> Vec<String> {
+    pub(crate) fn start_arguments(&self, generation: u64) -> Vec<String> {
         let mut arguments = self.arguments.clone();
         if self.own_name.is_none() {
             let name = ["--name".to_owned(), self.name(generation)];
@@ -159,20 +159,20 @@ impl ContainerRun {
 
     /// Arguments that ask the container to end and kill it after `grace` (whole seconds, at least one).
     #[must_use]
-    pub fn stop_arguments(&self, name: &str, grace: Duration) -> Vec<String> {
+    pub(crate) fn stop_arguments(&self, name: &str, grace: Duration) -> Vec<String> {
         let seconds = grace.as_secs().max(1).to_string();
         self.engine_command(["stop", "--time", &seconds, name])
     }
 
     /// Arguments that end and remove the container at once.
     #[must_use]
-    pub fn remove_arguments(&self, name: &str) -> Vec<String> {
+    pub(crate) fn remove_arguments(&self, name: &str) -> Vec<String> {
         self.engine_command(["rm", "--force", name])
     }
 
     /// Arguments that print the names of this plugin's containers, one a line: what a host that was killed left.
     #[must_use]
-    pub fn list_arguments(&self) -> Vec<String> {
+    pub(crate) fn list_arguments(&self) -> Vec<String> {
         let filter = format!("label={LABEL}={}", self.owner);
         self.engine_command(["ps", "--all", "--filter", &filter, "--format", "{{.Names}}"])
     }
@@ -180,7 +180,7 @@ impl ContainerRun {
     /// Whether `name`, as the engine listed it, can be a container of ours. An engine that ignores the filter must
     /// not make us remove somebody else's containers.
     #[must_use]
-    pub fn is_ours(&self, name: &str) -> bool {
+    pub(crate) fn is_ours(&self, name: &str) -> bool {
         let numbered = name.strip_prefix(self.prefix.as_str()).and_then(|rest| rest.strip_prefix('-'));
         numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
             || self.own_name.as_deref() == Some(name)

@@ -27,7 +27,7 @@ const KEPT_MODE_BITS: u32 = 0o755;
 ///
 /// # Errors
 /// [`PackageError`]: `dst` exists or lies inside `src`, a special file, a passed limit, or a refusal of the system.
-pub fn copy_package(src: &Path, dst: &Path, limits: &PackageLimits) -> Result<PackageFacts, PackageError> {
+pub(crate) fn copy_package(src: &Path, dst: &Path, limits: &PackageLimits) -> Result<PackageFacts, PackageError> {
     refuse_nested_target(src, dst)?;
     let tree = Tree::read(src, limits, Skip::GitFolders)?;
     create_target(dst)?;

@@ -14,15 +14,15 @@ use super::shown;
 
 /// Names that are passed on from the host when they are set. Proxies are not among them: a proxy address often holds
 /// a password, so a deployment that needs one names it.
-pub const PASSED_VARIABLES: [&str; 6] = ["USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
+pub(crate) const PASSED_VARIABLES: [&str; 6] = ["USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
 
 /// Set for every plugin unless its manifest says otherwise. Python would otherwise keep answers in a buffer, encode
 /// them in the locale's character set, and take the locale for file names.
-pub const CHILD_DEFAULTS: [(&str, &str); 3] =
+pub(crate) const CHILD_DEFAULTS: [(&str, &str); 3] =
     [("PYTHONUNBUFFERED", "1"), ("PYTHONIOENCODING", "utf-8"), ("PYTHONUTF8", "1")];
 
 /// `PATH` for plugins when the host has none, or none with an absolute folder.
-pub const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(crate) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Where Python keeps compiled files, below the plugin's home: beside the sources they would change the package, and
 /// with it the digest that was approved.
@@ -30,7 +30,7 @@ const PYTHON_CACHE_FOLDER: &str = ".cache/python";
 
 /// A variable of a manifest that no process can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EnvironmentError {
+pub(crate) enum EnvironmentError {
     /// Empty, or with `=` or a zero byte.
     #[error(
         "environment name `{}` is not valid, it needs at least one character and neither `=` nor a zero byte",
@@ -50,7 +50,7 @@ pub enum EnvironmentError {
 
 /// A snapshot of the host's own environment, so that one plan sees one state of it.
 #[derive(Clone, Default)]
-pub struct HostEnvironment {
+pub(crate) struct HostEnvironment {
     variables: BTreeMap<OsString, OsString>,
 }
 
@@ -64,24 +64,24 @@ impl std::fmt::Debug for HostEnvironment {
 impl HostEnvironment {
     /// The environment of this process, now.
     #[must_use]
-    pub fn current() -> Self {
+    pub(crate) fn current() -> Self {
         Self { variables: std::env::vars_os().collect() }
     }
 
     /// An environment of exactly these variables.
-    pub fn from_pairs<N: Into<OsString>, V: Into<OsString>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
+    pub(crate) fn from_pairs<N: Into<OsString>, V: Into<OsString>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
         Self { variables: pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect() }
     }
 
     /// The value of `name`.
-    pub fn get(&self, name: impl AsRef<OsStr>) -> Option<&OsStr> {
+    pub(crate) fn get(&self, name: impl AsRef<OsStr>) -> Option<&OsStr> {
         self.variables.get(name.as_ref()).map(OsString::as_os_str)
     }
 
     /// The `PATH` plugins get: the host's without empty and relative entries, which would mean the package folder,
     /// or [`DEFAULT_PATH`].
     #[must_use]
-    pub fn search_path(&self) -> OsString {
+    pub(crate) fn search_path(&self) -> OsString {
         let mut path = OsString::new();
         for folder in self.get("PATH").map(search_folders).into_iter().flatten() {
             if !path.is_empty() {
@@ -98,7 +98,7 @@ impl HostEnvironment {
 ///
 /// # Errors
 /// [`EnvironmentError`] for a name or value of `manifest_env` that no process can have.
-pub fn build_environment(
+pub(crate) fn build_environment(
     host: &HostEnvironment,
     home_dir: &Path,
     passed_too: &[String],

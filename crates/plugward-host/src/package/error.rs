@@ -7,7 +7,7 @@ use super::shown;
 
 /// A package that cannot be found, read, copied or hashed.
 #[derive(Debug, thiserror::Error)]
-pub enum PackageError {
+pub(crate) enum PackageError {
     /// Nothing lies at the path.
     #[error("`{}` does not exist", shown(path))]
     NotFound {
@@ -114,7 +114,7 @@ pub enum PackageError {
 
 /// The bound of a package that was passed, with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PackageLimit {
+pub(crate) enum PackageLimit {
     /// Files, folders and links together.
     Files(u64),
     /// Bytes of all regular files.

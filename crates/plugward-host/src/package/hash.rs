@@ -36,22 +36,22 @@ const READ_BUFFER_BYTES: usize = 128 * 1024;
 
 /// What is known about a package's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackageFacts {
+pub(crate) struct PackageFacts {
     /// Digest over names, kinds, executable bits and contents.
-    pub digest: Digest,
+    pub(crate) digest: Digest,
     /// Number of regular files.
-    pub files: u64,
+    pub(crate) files: u64,
     /// Bytes of all regular files.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Links that lead out of the package, as `path -> target`; what they point to is not part of the digest.
-    pub escaping_links: Vec<String>,
+    pub(crate) escaping_links: Vec<String>,
 }
 
 /// Hashes the package in `dir` within the default [`PackageLimits`].
 ///
 /// # Errors
 /// [`PackageError`] for special files, a passed limit, a file that cannot be read or that changes meanwhile.
-pub fn hash_package(dir: &Path) -> Result<PackageFacts, PackageError> {
+pub(crate) fn hash_package(dir: &Path) -> Result<PackageFacts, PackageError> {
     hash_package_within(dir, &PackageLimits::default())
 }
 
@@ -59,7 +59,7 @@ pub fn hash_package(dir: &Path) -> Result<PackageFacts, PackageError> {
 ///
 /// # Errors
 /// As [`hash_package`].
-pub fn hash_package_within(dir: &Path, limits: &PackageLimits) -> Result<PackageFacts, PackageError> {
+pub(crate) fn hash_package_within(dir: &Path, limits: &PackageLimits) -> Result<PackageFacts, PackageError> {
     let tree = Tree::read(dir, limits, Skip::Nothing)?;
     let contents = hash_contents(&tree, limits)?;
     let mut hash = Sha256::new();

@@ -21,17 +21,17 @@ mod subject;
 mod tree;
 mod working_folder;
 
-pub use container::{ContainerEngine, ContainerRun};
-pub use copy::copy_package;
-pub use environment::{
+pub(crate) use container::{ContainerEngine, ContainerRun};
+pub(crate) use copy::copy_package;
+pub(crate) use environment::{
     CHILD_DEFAULTS, DEFAULT_PATH, EnvironmentError, HostEnvironment, PASSED_VARIABLES, build_environment,
 };
-pub use error::{PackageError, PackageLimit};
-pub use hash::{PackageFacts, hash_package, hash_package_within};
-pub use plan::{LaunchPlan, PlanError, PlanInput, plan};
-pub use resolve::{CommandPlace, ResolveError, ResolvedExecutable, resolve_command};
-pub use source::{MANIFEST_NAMES, MAX_MANIFEST_BYTES, PackageSource, locate, read_manifest};
-pub use tree::{MAX_PACKAGE_BYTES, MAX_PACKAGE_DEPTH, MAX_PACKAGE_FILES, PackageLimits};
+pub(crate) use error::{PackageError, PackageLimit};
+pub(crate) use hash::{PackageFacts, hash_package, hash_package_within};
+pub(crate) use plan::{LaunchPlan, PlanError, PlanInput, plan};
+pub(crate) use resolve::{CommandPlace, ResolveError, ResolvedExecutable, resolve_command};
+pub(crate) use source::{MANIFEST_NAMES, MAX_MANIFEST_BYTES, PackageSource, locate, read_manifest};
+pub(crate) use tree::{MAX_PACKAGE_BYTES, MAX_PACKAGE_DEPTH, MAX_PACKAGE_FILES, PackageLimits};
 
 /// A file name or path for people: characters that could forge a line of a message are shown escaped.
 fn shown(path: impl AsRef<std::path::Path>) -> String {

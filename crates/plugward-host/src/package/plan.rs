@@ -28,47 +28,47 @@ const PACKAGE_VARIABLE: &str = "PLUGIN_DIR";
 
 /// What a plan is made from.
 #[derive(Debug, Clone, Copy)]
-pub struct PlanInput<'a> {
+pub(crate) struct PlanInput<'a> {
     /// The manifest of the installed package.
-    pub manifest: &'a Manifest,
+    pub(crate) manifest: &'a Manifest,
     /// Where the package came from, as the person who approves reads it.
-    pub source: &'a str,
+    pub(crate) source: &'a str,
     /// The installed package.
-    pub package_dir: &'a Path,
+    pub(crate) package_dir: &'a Path,
     /// What was found in `package_dir` just now.
-    pub facts: &'a PackageFacts,
+    pub(crate) facts: &'a PackageFacts,
     /// The plugin's private home folder; it need not exist yet.
-    pub home_dir: &'a Path,
+    pub(crate) home_dir: &'a Path,
     /// The host's own environment: what `${NAME}` refers to, and where passed variables come from.
-    pub host: &'a HostEnvironment,
+    pub(crate) host: &'a HostEnvironment,
     /// Host variables this deployment passes to every plugin, such as proxies.
-    pub passed_variables: &'a [String],
+    pub(crate) passed_variables: &'a [String],
 }
 
 /// One start of a plugin, complete but for its number.
 #[derive(Clone, PartialEq, Eq)]
-pub struct LaunchPlan {
+pub(crate) struct LaunchPlan {
     /// The program.
-    pub executable: ResolvedExecutable,
+    pub(crate) executable: ResolvedExecutable,
     /// The arguments as reviewed and approved, beginning with the executable's path.
-    pub argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
     /// The working folder: absolute, existing, without links.
-    pub cwd: PathBuf,
+    pub(crate) cwd: PathBuf,
     /// The complete environment.
-    pub env: Vec<(OsString, OsString)>,
+    pub(crate) env: Vec<(OsString, OsString)>,
     /// The manifest's own variables with references replaced. Only these belong to an approval: the rest of `env`
     /// follows the machine (its language, its time zone) and would hold the plugin for no reason of its own.
-    pub manifest_env: Vec<(String, String)>,
+    pub(crate) manifest_env: Vec<(String, String)>,
     /// Names of host variables the manifest refers to: the person who approves has to see that it asks for them.
-    pub host_variables: Vec<String>,
+    pub(crate) host_variables: Vec<String>,
     /// What an approval of this start is bound to; the contract is not part of it yet.
-    pub subject: ApprovalSubject,
+    pub(crate) subject: ApprovalSubject,
     /// Values that must never be shown, logged or stored.
-    pub secrets: Vec<String>,
+    pub(crate) secrets: Vec<String>,
     /// Times of the stop ladder.
-    pub stop: StopGrace,
+    pub(crate) stop: StopGrace,
     /// Set when the command starts a container.
-    pub container: Option<ContainerRun>,
+    pub(crate) container: Option<ContainerRun>,
 }
 
 // Arguments and variables may hold secrets.
@@ -88,7 +88,7 @@ impl LaunchPlan {
     /// What the launcher gets for start `generation`. The arguments are the approved ones, with `--name` of this start
     /// added when a container is run.
     #[must_use]
-    pub fn launch_spec(&self, generation: u64) -> LaunchSpec {
+    pub(crate) fn launch_spec(&self, generation: u64) -> LaunchSpec {
         let argv: Vec<OsString> = match &self.container {
             Some(container) => self.argv[..1]
                 .iter()
@@ -109,14 +109,14 @@ impl LaunchPlan {
 
     /// Name of the container of start `generation`, to stop it by, when the command starts one.
     #[must_use]
-    pub fn container_name(&self, generation: u64) -> Option<String> {
+    pub(crate) fn container_name(&self, generation: u64) -> Option<String> {
         self.container.as_ref().map(|container| container.name(generation))
     }
 }
 
 /// A plugin that cannot be started as it is configured.
 #[derive(Debug, thiserror::Error)]
-pub enum PlanError {
+pub(crate) enum PlanError {
     /// A reference to a variable that is not set, or a malformed one (case B018).
     #[error("{0}")]
     Expand(#[from] ExpandBackendError),
@@ -199,7 +199,7 @@ pub enum PlanError {
 ///
 /// # Errors
 /// [`PlanError`] naming the field of the manifest and the value that does not work.
-pub fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
+pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
     let package_dir = folder(input.package_dir, "").map_err(|error| match error {
         PlanError::FolderMissing { path, .. } => PlanError::PackageMissing { path },
         other => other,

@@ -18,19 +18,19 @@ use super::shown;
 
 /// The program a command means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResolvedExecutable {
+pub(crate) struct ResolvedExecutable {
     /// The path to execute, absolute, under the name it was found by: programs such as Python's virtual
     /// environments and busybox look at their own name.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The regular file at the end of all links; this is what the digest is of.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Digest of the file's bytes.
-    pub digest: Digest,
+    pub(crate) digest: Digest,
 }
 
 /// A command that cannot be run.
 #[derive(Debug, thiserror::Error)]
-pub enum ResolveError {
+pub(crate) enum ResolveError {
     /// The command has no characters, or is only dots.
     #[error("command `{}` names no program", shown(command))]
     NoProgram {
@@ -116,20 +116,20 @@ pub enum ResolveError {
 
 /// Where a command is looked for.
 #[derive(Debug, Clone, Copy)]
-pub struct CommandPlace<'a> {
+pub(crate) struct CommandPlace<'a> {
     /// The package folder; a command with a folder part has to end inside it.
-    pub package_dir: &'a Path,
+    pub(crate) package_dir: &'a Path,
     /// What a relative command with a folder part is relative to: the working folder of the plugin.
-    pub base_dir: &'a Path,
+    pub(crate) base_dir: &'a Path,
     /// The `PATH` a bare name is looked for in.
-    pub path_var: &'a OsStr,
+    pub(crate) path_var: &'a OsStr,
 }
 
 /// Finds the program `command` means and hashes it. Reads only; blocks on the file system.
 ///
 /// # Errors
 /// [`ResolveError`] with the command and the place that was searched (requirement 33).
-pub fn resolve_command(command: &str, place: CommandPlace<'_>) -> Result<ResolvedExecutable, ResolveError> {
+pub(crate) fn resolve_command(command: &str, place: CommandPlace<'_>) -> Result<ResolvedExecutable, ResolveError> {
     if command.is_empty() || command == "." || command == ".." || command.contains('\0') {
         return Err(ResolveError::NoProgram { command: command.to_owned() });
     }

@@ -12,18 +12,18 @@ use rustix::fs::{Mode, OFlags};
 use super::error::PackageError;
 
 /// Names a package's manifest may have, in the order they are looked for.
-pub const MANIFEST_NAMES: [&str; 3] = ["plugin.yaml", "plugin.yml", "plugin.json"];
+pub(crate) const MANIFEST_NAMES: [&str; 3] = ["plugin.yaml", "plugin.yml", "plugin.json"];
 
 /// Largest manifest that is read, in bytes: what the parser takes.
-pub const MAX_MANIFEST_BYTES: u64 = plugward_policy::MANIFEST_BYTES_MAX as u64;
+pub(crate) const MAX_MANIFEST_BYTES: u64 = plugward_policy::MANIFEST_BYTES_MAX as u64;
 
 /// A package as it lies on disk, before anything of it was copied or run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackageSource {
+pub(crate) struct PackageSource {
     /// The package folder: absolute, without links.
-    pub dir: PathBuf,
+    pub(crate) dir: PathBuf,
     /// The manifest, directly inside `dir`.
-    pub manifest_path: PathBuf,
+    pub(crate) manifest_path: PathBuf,
 }
 
 /// Finds the package a path means: a folder with one of [`MANIFEST_NAMES`], or a manifest file, whose folder then is
@@ -31,7 +31,7 @@ pub struct PackageSource {
 ///
 /// # Errors
 /// [`PackageError`] naming the path and what was looked for.
-pub fn locate(path: &Path) -> Result<PackageSource, PackageError> {
+pub(crate) fn locate(path: &Path) -> Result<PackageSource, PackageError> {
     let found = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => PackageError::NotFound { path: path.to_owned() },
         _ => PackageError::os(path, "read", error),
@@ -82,7 +82,7 @@ fn locate_file(path: &Path) -> Result<PackageSource, PackageError> {
 ///
 /// # Errors
 /// [`PackageError`] for a manifest that is a link or special, too large, not text, or unreadable.
-pub fn read_manifest(manifest_path: &Path) -> Result<String, PackageError> {
+pub(crate) fn read_manifest(manifest_path: &Path) -> Result<String, PackageError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let opened = rustix::fs::open(manifest_path, flags, Mode::empty()).map_err(|errno| match errno {
         rustix::io::Errno::NOENT => PackageError::NotFound { path: manifest_path.to_owned() },

@@ -15,24 +15,24 @@ use rustix::io::Errno;
 use super::error::{PackageError, PackageLimit};
 
 /// Most entries (files, folders, links) of a package. A large `node_modules` has some 60,000.
-pub const MAX_PACKAGE_FILES: u64 = 200_000;
+pub(crate) const MAX_PACKAGE_FILES: u64 = 200_000;
 
 /// Most bytes of a package, all regular files together: bundled models and browsers fit, a home folder given by
 /// mistake mostly does not.
-pub const MAX_PACKAGE_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+pub(crate) const MAX_PACKAGE_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
 /// Deepest nesting of folders. Each level holds one descriptor and one stack frame while the tree is listed.
-pub const MAX_PACKAGE_DEPTH: usize = 64;
+pub(crate) const MAX_PACKAGE_DEPTH: usize = 64;
 
 /// How large a package may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PackageLimits {
+pub(crate) struct PackageLimits {
     /// Most files, folders and links together.
-    pub files: u64,
+    pub(crate) files: u64,
     /// Most bytes of all regular files.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Most folders inside each other.
-    pub depth: usize,
+    pub(crate) depth: usize,
 }
 
 impl Default for PackageLimits {

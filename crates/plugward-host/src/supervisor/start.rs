@@ -110,7 +110,7 @@ async fn check_approval(inner: &Arc<Inner>, plugin: &Plugin, planned: &Planned) 
         let message = format!("plugin `{id}` was not approved by anyone");
         return Err(HostError::new(ErrorCode::McpTrustApprovalRequired, message).with_hint(hint));
     };
-    if approval.launch_digest == planned.subject.digest().to_string() {
+    if approval.launch_digest == planned.plan.subject.digest().to_string() {
         return Ok(());
     }
     plugin.state().is_held = true;

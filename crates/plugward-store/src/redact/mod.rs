@@ -89,14 +89,6 @@ impl Redactor {
         }
     }
 
-    /// The text without the known secret values only: for results on their way to a caller, where a guess by shape
-    /// would damage what a tool was asked for. In JSON text the marks stand inside strings, unless a value was printed
-    /// as a number.
-    #[must_use]
-    pub fn redact_values<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.matcher().redact_known(text)
-    }
-
     /// JSON without secrets and of bounded size, always valid JSON. Strings are cut at [`TEXT_MAX_CHARS`], collections
     /// at 100 items, nesting at depth 8; numbers keep their spelling. Text that is not JSON becomes a JSON string.
     #[must_use]
