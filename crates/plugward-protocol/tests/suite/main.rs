@@ -1,0 +1,21 @@
+//! Tests of the protocol crate through its public surface.
+//!
+//! - `framing`: lines out of bytes, any cutting
+//! - `messages`: what is a message and what is not
+//! - `handshake`: both halves, all revisions
+//! - `client`: requests, answers, deadlines, noise, requests of a server
+//! - `server`: requests of a client, cancellation, batches, malformed input
+//! - `payloads`: the MCP payloads
+//! - `pair`: two connections against each other with a virtual clock and a seed
+//!
+//! Nothing here reads a clock or waits: instants are computed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod client;
+mod framing;
+mod handshake;
+mod messages;
+mod pair;
+mod payloads;
+mod server;
+mod support;
