@@ -90,7 +90,7 @@ pub(crate) fn is_secret_shape(value: &str) -> bool {
 /// - what variables of the host with such a name put anywhere;
 /// - values of options with such a name (`--api-key V`, `--api-key=V`), of `-e NAME=VALUE` and
 ///   `NAME=VALUE` arguments, and of header options (`--header 'Authorization: Bearer V'`);
-/// - passwords in URLs and query parameters with such a name;
+/// - bearer tokens, passwords in URLs and query parameters with such a name;
 /// - anything shaped like a key of a well-known service.
 ///
 /// Values below [`SECRET_BYTES_MIN`] bytes are left out.
@@ -162,10 +162,16 @@ fn argument_secrets(args: &[String]) -> Vec<(usize, &str)> {
     secrets
 }
 
-/// Secrets inside a text: URL passwords, query parameters, well-known shapes.
+/// Secrets inside a text: bearer tokens, URL passwords, query parameters, well-known shapes.
 fn collect_from_text<'a>(text: &'a str, found: &mut BTreeSet<&'a str>) {
-    let delimiter = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '=');
-    found.extend(text.split(delimiter).filter(|word| is_secret_shape(word)));
+    let delimiter = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '=' | ':' | '{' | '}');
+    let mut after_bearer = false;
+    for word in text.split(delimiter).filter(|word| !word.is_empty()) {
+        if after_bearer || is_secret_shape(word) {
+            found.insert(word);
+        }
+        after_bearer = word.eq_ignore_ascii_case("bearer");
+    }
     let mut rest = text;
     while let Some(start) = rest.find("://") {
         let url = &rest[start + 3..];
@@ -260,6 +266,7 @@ mod tests {
             ("  args: ['https://s3cr3t-9@git.test/x']\n", "s3cr3t-9"),
             ("  args: ['https://api.test/mcp?a=b&apiKey=s3cr3t-10']\n", "s3cr3t-10"),
             ("  env: {URL: 'https://api.test/mcp?token=s3cr3t-11'}\n", "s3cr3t-11"),
+            ("  env: {HEADERS: '{\"Authorization\": \"Bearer s3cr3t-12\"}'}\n", "s3cr3t-12"),
             ("  args: [ghp_0123456789abcdefghij]\n", "ghp_0123456789abcdefghij"),
             ("  env: {X: sk-0123456789abcdefghij}\n", "sk-0123456789abcdefghij"),
         ] {

@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::tree::Mark;
 
-/// Most findings kept for one file; a person fixes the first few and looks again, and a hostile
+/// Most errors and most warnings kept for one file; a person fixes the first few and looks again, and a hostile
 /// file cannot make an answer of megabytes. One more finding says that there were others.
 const DIAGNOSTICS_MAX: usize = 100;
 
@@ -185,7 +185,9 @@ impl Report {
     }
 
     fn push(&mut self, severity: Severity, at: Option<Mark>, path: &str, message: String, hint: Option<String>) {
-        if self.diagnostics.len() >= DIAGNOSTICS_MAX {
+        // Counted apart: a flood of warnings must not crowd out the error that refuses the file.
+        let kept = self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count();
+        if kept >= DIAGNOSTICS_MAX {
             self.dropped = true;
             return;
         }
