@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::connection::PeerFault;
 use crate::excerpt::excerpt;
 use crate::message::{BatchRule, MessageFault, RpcError};
 use crate::object;
@@ -276,7 +277,10 @@ pub enum HandshakeError {
         /// The limit that ran out.
         limit: Duration,
     },
-    /// The stream ended, or the connection was given up, before the answer.
+    /// The server wrote something that ends the connection, such as a banner where none is tolerated.
+    #[error("server broke the protocol during the handshake: {0}")]
+    Broken(#[source] PeerFault),
+    /// The stream ended before the answer.
     #[error("connection closed before the handshake was answered")]
     Closed,
 }

@@ -153,10 +153,10 @@ impl Connection {
     }
 
     /// Every request of ours, the handshake included, fails because nothing more can arrive.
-    pub(super) fn fail_everything(&mut self) {
+    pub(super) fn fail_everything(&mut self, fault: Option<&PeerFault>) {
         for id in self.outbound.drain() {
             if self.is_hello(id) {
-                self.fail_handshake(HandshakeError::Closed);
+                self.fail_handshake(fault.cloned().map_or(HandshakeError::Closed, HandshakeError::Broken));
             } else {
                 self.events.push_back(Event::Failed { id: OutboundId(id), cause: RequestFailure::Closed });
             }
@@ -169,7 +169,7 @@ impl Connection {
             return;
         }
         self.dead = true;
-        self.fail_everything();
+        self.fail_everything(Some(&fault));
         self.inbound.clear();
         self.outgoing.clear();
         self.events.push_back(Event::Fatal(fault));

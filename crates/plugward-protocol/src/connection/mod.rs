@@ -157,7 +157,7 @@ impl Connection {
         }
         if !self.dead {
             self.input_closed = true;
-            self.fail_everything();
+            self.fail_everything(None);
         }
     }
 

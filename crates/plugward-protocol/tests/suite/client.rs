@@ -361,6 +361,23 @@ fn requests_of_a_server_are_answered_in_any_phase() {
 }
 
 #[test]
+fn a_server_of_the_batching_revision_may_answer_in_one_line() {
+    let mut driven = Driven::new(ConnectionConfig::client());
+    driven.connection.start_handshake(driven.now, crate::support::hello("{}"), LIMIT).unwrap();
+    driven.say(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26","capabilities":{"tools":{}}}}"#);
+    driven.connection.confirm_handshake(driven.now).unwrap();
+    let (first, second) = (driven.request("tools/call", "{}"), driven.request("tools/call", "{}"));
+    driven.lines();
+    driven.events();
+    let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
+    driven.say(&format!("[{},{ping},{}]", answer(second, "two"), answer(first, "one")));
+    let events = driven.events();
+    assert_eq!(answer_text(&events[0], second), "\"two\"");
+    assert_eq!(answer_text(&events[1], first), "\"one\"");
+    assert_eq!(driven.lines()[0][0]["id"], "p");
+}
+
+#[test]
 fn declared_capabilities_let_the_host_answer() {
     let mut driven = Driven::ready_client(ConnectionConfig::client(), r#"{"roots":{},"sampling":null}"#);
     driven.say(r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#);

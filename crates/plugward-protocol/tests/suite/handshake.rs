@@ -129,6 +129,15 @@ fn errors_silence_and_closing_end_the_handshake() {
     driven.connection.handle_input_closed(driven.now);
     assert!(matches!(driven.events()[..], [Event::HandshakeFailed(HandshakeError::Closed)]));
 
+    // Requirement 81: a banner before the answer; the reason is in both events.
+    let mut driven = asking();
+    driven.say("Demo Server v1.2.3");
+    let events = driven.events();
+    let [Event::HandshakeFailed(error @ HandshakeError::Broken(_)), Event::Fatal(_)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert!(error.to_string().contains("`Demo Server v1.2.3`"), "{error}");
+
     let mut driven = asking();
     driven.say(r#"{"jsonrpc":"2.0","id":1,"error":"just a string"}"#);
     let events = driven.events();

@@ -5,6 +5,7 @@
 //! - `handshake`: both halves, all revisions
 //! - `client`: requests, answers, deadlines, noise, requests of a server
 //! - `server`: requests of a client, cancellation, batches, malformed input
+//! - `hostile`: random traffic of a peer, both roles
 //! - `payloads`: the MCP payloads
 //! - `pair`: two connections against each other with a virtual clock and a seed
 //!
@@ -14,6 +15,7 @@
 mod client;
 mod framing;
 mod handshake;
+mod hostile;
 mod messages;
 mod pair;
 mod payloads;

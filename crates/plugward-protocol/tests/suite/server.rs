@@ -36,7 +36,7 @@ fn malformed_input_gets_the_documented_code() {
         (r#"{"jsonrpc":"2.0","id":"q"}"#, "q".into(), -32600),
         (r#"{"jsonrpc":"2.0","id":"q","method":"tools/list","params":4}"#, "q".into(), -32602),
         (r#"{"jsonrpc":"2.0","id":3,"method":"ping","params":NaN}"#, null.clone(), -32700),
-        (r#"{"jsonrpc":"1.0","method":"x"}"#, null.clone(), -32600),
+        (r#"{"jsonrpc":"1.0","method":"x"}"#, null, -32600),
     ];
     for (line, id, code) in cases {
         let reply = reply(&mut driven, line);
