@@ -132,3 +132,51 @@ fn remove_if_there(path: &Path) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_package_is_made_once_and_again_when_a_pin_or_an_interruption_asks_for_it() {
+        let root = std::env::temp_dir().join(format!("plugward-packages-{}", std::process::id()));
+        let source = root.join("source");
+        fs::create_dir_all(&source).unwrap();
+        fs::write(source.join("plugin.yaml"), "version: 1").unwrap();
+        let made = AtomicUsize::new(0);
+        let prepare = || {
+            let finish = |dir: &Path| {
+                made.fetch_add(1, Ordering::Relaxed);
+                fs::write(dir.join("data"), "x").context("data cannot be written")
+            };
+            Package::prepare(&root, &source, "servers/sample", finish).unwrap().dir
+        };
+        let dir = prepare();
+        assert!(dir.join("plugin.yaml").is_file() && dir.join("data").is_file());
+        prepare();
+        assert_eq!(made.load(Ordering::Relaxed), 1, "used again");
+
+        fs::write(source.join("plugin.yaml"), "version: 2").unwrap();
+        fs::write(dir.join("stale"), "x").unwrap();
+        prepare();
+        assert_eq!(made.load(Ordering::Relaxed), 2, "a pin has changed");
+        assert!(!dir.join("stale").exists());
+
+        fs::remove_file(dir.with_extension(MARKER)).unwrap();
+        prepare();
+        assert_eq!(made.load(Ordering::Relaxed), 3, "the last time was interrupted");
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn the_repository_has_its_commit() {
+        let root = std::env::temp_dir().join(format!("plugward-repository-{}", std::process::id()));
+        make_repository(&root, "Say hello").unwrap();
+        let log = Job::new("git", "git log", GIT_LIMIT).args(["--git-dir", "history.git", "log", "main"]).dir(&root);
+        assert!(log.run().unwrap().success().unwrap().stdout.contains("Say hello"));
+        assert!(!root.join("tree").exists());
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

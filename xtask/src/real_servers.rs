@@ -55,17 +55,8 @@ const SERVERS: &[Server] = &[
     },
     Server {
         id: "server-filesystem",
-        finish: |dir| {
-            fs::create_dir(dir.join("data"))?;
-            fs::write(dir.join("data/note.txt"), "kept in the package\n").context("note.txt cannot be written")
-        },
+        finish: |_| Ok(()),
         calls: &[
-            Call {
-                tool: "read_text_file",
-                arguments: r#"{"path":"note.txt"}"#,
-                exit_code: 0,
-                holds: &["kept in the package"],
-            },
             Call {
                 tool: "write_file",
                 arguments: r#"{"path":"new.txt","content":"written by a tool"}"#,
