@@ -17,8 +17,9 @@ use super::{SchemaFault, dialect, keywords};
 /// a thousand; doubling through thirty references has a thousand million.
 const MAX_EXPANDED: u64 = 100_000;
 
-/// Schemas below one another once references are followed. Building and validating both recurse this deep.
-const MAX_DEPTH: u64 = 512;
+/// Schemas that apply to the same value one through the other, as in a chain of references. Real ones have ten; each
+/// takes stack for every level of a value.
+const MAX_CHAIN: u64 = 128;
 
 /// `uniqueItems` hashes long arrays but compares the items of short ones (up to fifteen) with each other.
 const UNIQUE_ITEMS: u64 = 16;
@@ -82,7 +83,7 @@ pub(super) struct Graph {
     /// Steps for one value if the schema is not recursive, parts of the value not counted.
     pub(super) expanded_weight: u64,
     pub(super) recursive: bool,
-    /// Schemas below one another, references followed.
+    /// Schemas below one another, references followed; a recursive group counts all its members.
     pub(super) depth: u64,
     /// Atoms of all linear patterns met on the way.
     pub(super) expanded_atoms: u64,
@@ -116,12 +117,7 @@ impl Graph {
             builder.nodes[id] = node;
         }
         let nodes = builder.nodes;
-        for group in groups(&nodes, &|node| node.same.clone()) {
-            if group.cyclic {
-                let fault = "the schema refers back to itself without going into the value";
-                return Err(SchemaFault::new(&nodes[group.members[0]].pointer, fault.to_owned()));
-            }
-        }
+        check_chains(&nodes)?;
         let mut graph =
             Self { nodes, expanded_weight: 0, recursive: false, depth: 0, expanded_atoms: 0, backtracks: false };
         graph.measure()?;
@@ -149,10 +145,6 @@ impl Graph {
                 let reason = format!("with its references followed the schema has more than {MAX_EXPANDED} parts");
                 return Err(SchemaFault::new(pointer, reason));
             }
-            if sum.depth > MAX_DEPTH {
-                let reason = format!("with its references followed the schema is more than {MAX_DEPTH} levels deep");
-                return Err(SchemaFault::new(pointer, reason));
-            }
             for &member in &group.members {
                 (figures[member], measured[member]) = (sum, true);
             }
@@ -162,6 +154,25 @@ impl Graph {
         self.backtracks = self.nodes.iter().any(|node| node.matchers().any(|matcher| matcher == Matcher::Backtracking));
         Ok(())
     }
+}
+
+/// Schemas for the same value must come to an end, and soon.
+fn check_chains(nodes: &[Node]) -> Result<(), SchemaFault> {
+    let mut lengths = vec![0u64; nodes.len()];
+    for group in groups(nodes, &|node| node.same.clone()) {
+        let first = group.members[0];
+        let pointer = &nodes[first].pointer;
+        if group.cyclic {
+            let reason = "the schema refers back to itself without going into the value";
+            return Err(SchemaFault::new(pointer, reason));
+        }
+        lengths[first] = 1 + nodes[first].same.iter().map(|&next| lengths[next]).max().unwrap_or(0);
+        if lengths[first] > MAX_CHAIN {
+            let reason = format!("more than {MAX_CHAIN} schemas lead to one another without going into the value");
+            return Err(SchemaFault::new(pointer, reason));
+        }
+    }
+    Ok(())
 }
 
 /// What a schema comes to with everything it leads to.

@@ -21,14 +21,17 @@ const MAX_PATTERN_BYTES: usize = 1024;
 /// it, which costs tens of milliseconds for nothing.
 const MAX_ATOMS: u64 = 20_000;
 
+/// A class of Unicode characters in atoms, when an engine is built: it becomes hundreds of states.
+const CLASS_ATOMS: u64 = 100;
+
 /// Atoms of all patterns of one schema together, so that building them stays below a second.
 const MAX_TOTAL_ATOMS: u64 = 200_000;
 
 /// Bytes an engine may use for one built pattern.
 const ENGINE_BYTES: usize = 1 << 20;
 
-/// Steps of the backtracking engine for one match; about two milliseconds. A match that needs more is undecided.
-pub(super) const BACKTRACK_STEPS: u64 = 10_000;
+/// Steps of the backtracking engine for one match; well below a millisecond. A match that needs more is undecided.
+const BACKTRACK_STEPS: usize = 10_000;
 
 /// How expensive matching one pattern is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +41,7 @@ pub(super) enum Matcher {
         /// States the engine may have to follow at once.
         atoms: u64,
     },
-    /// May use up [`BACKTRACK_STEPS`] for one short text.
+    /// May use up all its steps for one short text.
     Backtracking,
 }
 
@@ -47,10 +50,7 @@ pub(super) type Matchers = HashMap<String, Matcher>;
 
 /// The options every schema is built with.
 pub(super) fn backtracking() -> PatternOptions<jsonschema::FancyRegex> {
-    PatternOptions::fancy_regex()
-        .backtrack_limit(usize::try_from(BACKTRACK_STEPS).unwrap_or(usize::MAX))
-        .size_limit(ENGINE_BYTES)
-        .dfa_size_limit(ENGINE_BYTES)
+    PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_STEPS).size_limit(ENGINE_BYTES).dfa_size_limit(ENGINE_BYTES)
 }
 
 fn linear() -> PatternOptions<jsonschema::Regex> {
@@ -94,7 +94,7 @@ fn collect(schema: &Value, places: &Places) -> Result<HashMap<String, String>, S
         if fault.is_some() || found.contains_key(pattern) {
             return;
         }
-        total_atoms = total_atoms.saturating_add(atoms(pattern).min(MAX_ATOMS));
+        total_atoms = total_atoms.saturating_add(atoms(pattern, CLASS_ATOMS).min(MAX_ATOMS));
         if pattern.len() > MAX_PATTERN_BYTES {
             fault = Some(SchemaFault::new(&pointer, format!("a pattern is larger than {MAX_PATTERN_BYTES} bytes")));
         } else if found.len() == MAX_PATTERNS {
@@ -126,10 +126,10 @@ fn collect(schema: &Value, places: &Places) -> Result<HashMap<String, String>, S
 
 /// The engine that takes `pattern`, if any does. Asks the validator itself, so that the same translation is used.
 fn matcher(pattern: &str, cache: &PatternCache) -> Option<Matcher> {
-    let atoms = atoms(pattern);
-    if atoms > MAX_ATOMS {
+    if atoms(pattern, CLASS_ATOMS) > MAX_ATOMS {
         return None;
     }
+    let atoms = atoms(pattern, 1);
     let probe = json!({"pattern": pattern});
     let options = || jsonschema::options().offline().with_draft(super::dialect::DEFAULT);
     if options().with_pattern_options(linear()).build(&probe).is_ok() {
@@ -171,8 +171,9 @@ fn remove_names(map: &mut Map<String, Value>, usable: &Matchers) -> bool {
     removed
 }
 
-/// Atoms of `pattern` with its counted repeats written out: a rough size of the machine an engine builds.
-pub(super) fn atoms(pattern: &str) -> u64 {
+/// Atoms of `pattern` with its counted repeats written out: a rough size of the machine an engine builds. A class of
+/// Unicode characters counts as `class` atoms.
+fn atoms(pattern: &str, class: u64) -> u64 {
     if is_one_counted_atom(pattern) {
         return 1;
     }
@@ -199,20 +200,29 @@ pub(super) fn atoms(pattern: &str) -> u64 {
                 }
             }
             '[' => {
-                let end = class_end(&pattern[at..]);
-                while rest.next_if(|(next, _)| *next < at + end).is_some() {}
-                (total, last) = (total.saturating_add(1), 1);
+                let end = at + class_end(&pattern[at..]);
+                while rest.next_if(|(next, _)| *next < end).is_some() {}
+                last = if is_wide_class(&pattern[at..end]) { class } else { 1 };
+                total = total.saturating_add(last);
             }
             '*' | '+' | '?' | '|' => {}
             character => {
-                if character == '\\' {
-                    rest.next();
+                let escaped = if character == '\\' { rest.next().map(|(_, escaped)| escaped) } else { None };
+                if matches!(escaped, Some('p' | 'P' | 'u' | 'x' | 'k')) && matches!(rest.peek(), Some((_, '{'))) {
+                    // A name in braces, not a repeat.
+                    while rest.next().is_some_and(|(_, inside)| inside != '}') {}
                 }
-                (total, last) = (total.saturating_add(1), 1);
+                last = if matches!(escaped, Some('w' | 'W' | 'p' | 'P' | 'S' | 'D')) { class } else { 1 };
+                total = total.saturating_add(last);
             }
         }
     }
     outer.into_iter().fold(total, u64::saturating_add).max(1)
+}
+
+/// Whether a class in brackets has many Unicode characters.
+fn is_wide_class(class: &str) -> bool {
+    ["[^", r"\w", r"\W", r"\p", r"\P", r"\S", r"\D"].iter().any(|part| class.contains(part))
 }
 
 /// `^X{m,n}$` over one class is counted by the validator without an engine, whatever the numbers are.
@@ -265,11 +275,19 @@ mod tests {
             ("^.{0,100000}$", 1),
             ("^[\\s\\S]{1,50000}$", 1),
             ("^(a{50}){50}$", 2_502),
+            (r"\p{Lu}{3}", 3),
             ("", 1),
             ("(((", 1),
             (")))", 1),
         ] {
-            assert_eq!(atoms(pattern), expected, "{pattern}");
+            assert_eq!(atoms(pattern, 1), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn classes_of_many_characters_weigh_more_when_built() {
+        for (pattern, expected) in [(r"\w{3}", 300), (r"[\p{L}x]y", 101), (r"\d[a-z]", 2), (r"[^a]\-", 101)] {
+            assert_eq!(atoms(pattern, CLASS_ATOMS), expected, "{pattern}");
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::graph::{Graph, Id};
 use super::parse::Size;
-use super::pattern::{BACKTRACK_STEPS, Matcher};
+use super::pattern::Matcher;
 
 /// Steps one validation may take; a few hundred milliseconds at worst. A real call takes tens to thousands.
 const MAX_STEPS: u64 = 5_000_000;
@@ -19,6 +19,10 @@ const OBVIOUSLY_FEW_STEPS: u64 = 100_000;
 /// Schemas and parts of the value below one another. Each level takes a few hundred bytes of stack.
 const MAX_DEPTH: u64 = 512;
 
+/// Steps for one match of the backtracking engine. It gives up after ten thousand steps of its own, but where it does
+/// the validator goes over the value again, up to 64 times, once for each way the open matches could have ended.
+const BACKTRACKING_MATCH: u64 = 25_000;
+
 /// The value is too much work to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TooMuch {
@@ -28,7 +32,7 @@ pub(super) enum TooMuch {
     Depth,
 }
 
-/// Steps that validating `value` takes at most.
+/// Steps that validating `value` takes at most, those inside patterns left out.
 ///
 /// # Errors
 ///
@@ -37,9 +41,9 @@ pub(super) fn rehearse(graph: &Graph, value: &Value, size: Size) -> Result<u64, 
     if let Some(steps) = obviously_few(graph, size) {
         return Ok(steps);
     }
-    let mut rehearsal = Rehearsal { graph, steps: 0 };
+    let mut rehearsal = Rehearsal { graph, steps: 0, matching: 0 };
     rehearsal.visit(0, value, 0)?;
-    Ok(rehearsal.steps)
+    Ok(rehearsal.steps - rehearsal.matching)
 }
 
 /// A bound from sizes alone. Holds only where no part of the value can meet the same schema in many ways.
@@ -63,6 +67,8 @@ fn linear_steps(atoms: u64, bytes: u64) -> u64 {
 struct Rehearsal<'a> {
     graph: &'a Graph,
     steps: u64,
+    /// Those of `steps` that patterns take.
+    matching: u64,
 }
 
 impl Rehearsal<'_> {
@@ -72,11 +78,13 @@ impl Rehearsal<'_> {
     }
 
     fn charge_match(&mut self, matcher: Option<Matcher>, text: &str) -> Result<(), TooMuch> {
-        match matcher {
-            None => Ok(()),
-            Some(Matcher::Linear { atoms }) => self.charge(1 + linear_steps(atoms, text.len() as u64)),
-            Some(Matcher::Backtracking) => self.charge(BACKTRACK_STEPS),
-        }
+        let steps = match matcher {
+            None => 0,
+            Some(Matcher::Linear { atoms }) => 1 + linear_steps(atoms, text.len() as u64),
+            Some(Matcher::Backtracking) => BACKTRACKING_MATCH,
+        };
+        self.matching = self.matching.saturating_add(steps);
+        self.charge(steps)
     }
 
     fn visit(&mut self, id: Id, value: &Value, depth: u64) -> Result<(), TooMuch> {

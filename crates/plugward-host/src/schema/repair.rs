@@ -57,12 +57,9 @@ fn required(map: &mut Map<String, Value>, pointer: &str, warnings: &mut Vec<Sche
     if names.is_empty() {
         return;
     }
-    match map.entry("required").or_insert_with(|| Value::Array(Vec::new())) {
-        Value::Array(list) => {
-            let missing = names.into_iter().filter(|name| !list.contains(name)).collect::<Vec<_>>();
-            list.extend(missing);
-        }
-        // Not a list: the meta-schema check names this place.
-        _ => {}
+    // Where it is no list, the meta-schema check names the place.
+    if let Value::Array(list) = map.entry("required").or_insert_with(|| Value::Array(Vec::new())) {
+        let missing = names.into_iter().filter(|name| !list.contains(name)).collect::<Vec<_>>();
+        list.extend(missing);
     }
 }
