@@ -226,14 +226,14 @@ pub(crate) fn compare(contract: &Contract, pins: &BTreeMap<String, Digest>) -> P
             Some(approved) if *approved == tool.digest => check.unchanged.push(Arc::clone(tool)),
             approved => check.held.push(HeldTool {
                 remote_name: tool.name.to_string(),
-                approved_digest: approved.cloned(),
-                offered_digest: Some(tool.digest.clone()),
+                approved_digest: approved.copied(),
+                offered_digest: Some(tool.digest),
             }),
         }
     }
     let offered: BTreeSet<&str> = contract.tools.iter().map(|tool| tool.name.as_str()).collect();
     check.held.extend(pins.iter().filter(|(name, _)| !offered.contains(name.as_str())).map(|(name, digest)| {
-        HeldTool { remote_name: name.clone(), approved_digest: Some(digest.clone()), offered_digest: None }
+        HeldTool { remote_name: name.clone(), approved_digest: Some(*digest), offered_digest: None }
     }));
     check
 }

@@ -101,6 +101,12 @@ pub struct HostView {
     pub pid: Option<u32>,
     /// Number of this start; rises with each start.
     pub generation: u64,
+    /// Calls under way.
+    pub calls_running: usize,
+    /// Calls that wait for a place.
+    pub calls_waiting: usize,
+    /// Whether calls are refused because it failed repeatedly.
+    pub is_paused: bool,
     /// Last failure.
     pub error: Option<String>,
 }

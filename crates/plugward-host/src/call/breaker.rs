@@ -35,7 +35,7 @@ enum State {
 }
 
 /// Leave to call; hand it back with the outcome.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Pass {
     generation: u64,
 }

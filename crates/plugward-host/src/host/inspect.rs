@@ -223,6 +223,9 @@ impl Inner {
             server_version: running.and_then(|running| running.server_version.clone()),
             pid: running.map(|running| running.launched.process.pid()),
             generation: state.generation,
+            calls_running: running.map_or(0, |running| running.route.admission.running()),
+            calls_waiting: running.map_or(0, |running| running.route.admission.waiting()),
+            is_paused: plugin.breaker.is_open(),
             error: state.error.clone(),
         }
     }

@@ -3,7 +3,7 @@
 //! Of the host's environment only a short list of names gets through; provider keys, database paths and everything
 //! else stay outside (requirements 22, 76, 77, 78). `HOME` is a private folder of the plugin, never the user's, so
 //! launchers that need one work and still cannot read the user's files by it. Refuses to read the process's own
-//! environment behind the caller's back: that happens once, in [`HostEnvironment::current`].
+//! environment: the caller gives a [`HostEnvironment`].
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -62,12 +62,6 @@ impl std::fmt::Debug for HostEnvironment {
 }
 
 impl HostEnvironment {
-    /// The environment of this process, now.
-    #[must_use]
-    pub(crate) fn current() -> Self {
-        Self { variables: std::env::vars_os().collect() }
-    }
-
     /// An environment of exactly these variables.
     pub(crate) fn from_pairs<N: Into<OsString>, V: Into<OsString>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
         Self { variables: pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect() }

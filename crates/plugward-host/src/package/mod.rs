@@ -21,17 +21,14 @@ mod subject;
 mod tree;
 mod working_folder;
 
-pub(crate) use container::{ContainerEngine, ContainerRun};
+pub(crate) use container::ContainerRun;
 pub(crate) use copy::copy_package;
-pub(crate) use environment::{
-    CHILD_DEFAULTS, DEFAULT_PATH, EnvironmentError, HostEnvironment, PASSED_VARIABLES, build_environment,
-};
-pub(crate) use error::{PackageError, PackageLimit};
-pub(crate) use hash::{PackageFacts, hash_package, hash_package_within};
+pub(crate) use environment::{HostEnvironment, PASSED_VARIABLES};
+pub(crate) use error::PackageError;
+pub(crate) use hash::{PackageFacts, hash_package};
 pub(crate) use plan::{LaunchPlan, PlanError, PlanInput, plan};
-pub(crate) use resolve::{CommandPlace, ResolveError, ResolvedExecutable, resolve_command};
-pub(crate) use source::{MANIFEST_NAMES, MAX_MANIFEST_BYTES, PackageSource, locate, read_manifest};
-pub(crate) use tree::{MAX_PACKAGE_BYTES, MAX_PACKAGE_DEPTH, MAX_PACKAGE_FILES, PackageLimits};
+pub(crate) use source::{locate, read_manifest};
+pub(crate) use tree::PackageLimits;
 
 /// A file name or path for people: characters that could forge a line of a message are shown escaped.
 fn shown(path: impl AsRef<std::path::Path>) -> String {

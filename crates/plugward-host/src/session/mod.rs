@@ -27,9 +27,6 @@ pub(crate) const MAX_IN_FLIGHT: usize = 1024;
 /// Commands waiting for the driver. The driver never blocks on the plugin, so this only absorbs bursts.
 const COMMAND_QUEUE: usize = 256;
 
-/// Progress notes waiting for one caller. A caller that is slower than its tool loses notes, never the result.
-pub(crate) const PROGRESS_QUEUE: usize = 64;
-
 /// Why a request has no result.
 #[derive(Debug, Clone)]
 pub(crate) enum RequestError {

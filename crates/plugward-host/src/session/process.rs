@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plugward_sandbox::{Enforcement, ExitReport, PluginProcess};
-use tokio::io::unix::AsyncFd;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 /// A plugin's process tree.
@@ -19,7 +20,8 @@ impl RunningProcess {
     /// Watches `process` until its tree is gone.
     pub(crate) fn watch(process: PluginProcess) -> std::io::Result<Self> {
         let process = Arc::new(process);
-        let fd = AsyncFd::new(process.exit_fd()?)?;
+        // The control socket; nothing is ever read from it here, only its readiness is used.
+        let news = UnixStream::from_std(process.exit_fd()?.into())?;
         let (report, exited) = watch::channel(None);
         let watched = Arc::clone(&process);
         tokio::spawn(async move {
@@ -28,15 +30,18 @@ impl RunningProcess {
                     report.send_replace(Some(exit));
                     return;
                 }
-                match fd.readable().await {
-                    Ok(mut ready) => ready.clear_ready(),
-                    // Without readiness the launcher's word cannot be awaited; its death is reported by the session.
-                    Err(_) => return,
+                if news.readable().await.is_err() {
+                    // Without readiness the launcher's word cannot be awaited; the session still ends with its pipes.
+                    return;
                 }
                 if let Some(exit) = watched.poll_status() {
                     report.send_replace(Some(exit));
                     return;
                 }
+                // Forgets the readiness that `poll_status` has used up.
+                let _ = news.try_io(Interest::READABLE, || -> std::io::Result<()> {
+                    Err(std::io::ErrorKind::WouldBlock.into())
+                });
             }
         });
         Ok(Self { process, exited })
@@ -57,12 +62,6 @@ impl RunningProcess {
         let mut exited = self.exited.clone();
         let waited = tokio::time::timeout(limit, exited.wait_for(Option::is_some)).await;
         waited.ok().and_then(|report| report.ok().and_then(|report| *report))
-    }
-
-    /// Resolves when the tree is gone.
-    pub(crate) async fn gone(&self) -> Option<ExitReport> {
-        let mut exited = self.exited.clone();
-        exited.wait_for(Option::is_some).await.ok().and_then(|report| *report)
     }
 
     /// TERM to the whole tree.

@@ -20,6 +20,7 @@
 //! Refuses to know faces and wire formats.
 
 pub(crate) mod backoff;
+pub(crate) mod containers;
 pub(crate) mod start;
 pub(crate) mod stop;
 pub(crate) mod watch;
@@ -28,7 +29,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
 use plugward_policy::{GrantSet, HostStatus, Manifest, PluginId, PluginStatus};
-use plugward_sandbox::LaunchSpec;
 use plugward_store::{PluginRow, Redactor};
 use tokio_util::sync::CancellationToken;
 
@@ -37,13 +37,13 @@ pub use backoff::MAX_BACKOFF;
 use crate::call::Route;
 use crate::call::breaker::Breaker;
 use crate::contract::Contract;
-use crate::package::ContainerRun;
 use crate::registry::PluginRank;
 use crate::session::Session;
 use crate::session::log::PluginLog;
 use crate::session::process::RunningProcess;
 use crate::views::HeldTool;
 use backoff::Backoff;
+use containers::ContainerStart;
 
 /// An installed plugin.
 pub(crate) struct Plugin {
@@ -90,9 +90,7 @@ pub(crate) struct Launched {
     pub(crate) session: Arc<Session>,
     pub(crate) process: Arc<RunningProcess>,
     pub(crate) started_at: SystemTime,
-    pub(crate) container: Option<(ContainerRun, String)>,
-    /// How it was launched, to run its container engine the same way; none for ordinary programs.
-    pub(crate) launch: Option<LaunchSpec>,
+    pub(crate) container: Option<ContainerStart>,
 }
 
 /// A plugin that is ready.

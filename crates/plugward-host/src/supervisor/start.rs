@@ -17,6 +17,7 @@ use plugward_policy::{HostStatus, PluginStatus, StdoutMode};
 use plugward_protocol::{ClientHello, HandshakeError, Implementation, ProtocolVersion, ServerHello};
 use tokio_util::sync::CancellationToken;
 
+use super::containers::{self, ContainerStart};
 use super::stop::{self, Ladder};
 use super::{Launched, Plugin, Running};
 use crate::call::Route;
@@ -152,10 +153,13 @@ async fn launch(
     generation: u64,
 ) -> Result<Launched, HostError> {
     plugin.redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
-    let container = plan.container.clone().zip(plan.container_name(generation));
     let spec = plan.launch_spec(generation);
+    let container = plan.container.clone().zip(plan.container_name(generation));
+    let container = container.map(|(run, name)| ContainerStart { run, name, spec: spec.clone() });
+    if let Some(container) = &container {
+        containers::sweep(inner, plugin, &container.run, &container.spec).await;
+    }
     let starter = Arc::clone(inner);
-    let launch_spec = container.is_some().then(|| spec.clone());
     let spawned = tokio::task::spawn_blocking(move || starter.config.launcher.spawn(&spec))
         .await
         .map_err(|_| HostError::internal("starting a process"))?
@@ -176,14 +180,7 @@ async fn launch(
     };
     let session = Session::open(spawned.stdin, spawned.stdout, Arc::clone(&plugin.log), settings).map_err(io_error)?;
     plugin.log.push(LogOrigin::Host, &format!("started, pid {}, generation {generation}", process.pid()));
-    Ok(Launched {
-        generation,
-        session: Arc::new(session),
-        process,
-        started_at: SystemTime::now(),
-        container,
-        launch: launch_spec,
-    })
+    Ok(Launched { generation, session: Arc::new(session), process, started_at: SystemTime::now(), container })
 }
 
 /// Steps 4 to 9: everything that is said before the plugin is trusted with a call.

@@ -7,9 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plugward_sandbox::{LaunchSpec, StopGrace};
-
-use super::{Launched, Plugin, Running};
+use super::{Launched, Plugin, Running, containers};
 use crate::config::{STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE};
 use crate::host::Inner;
 use crate::views::LogOrigin;
@@ -34,9 +32,6 @@ impl Ladder {
     pub(crate) const BROKEN: Ladder =
         Ladder { drain: Duration::ZERO, eof: Duration::from_millis(300), term: Duration::from_millis(300) };
 }
-
-/// Time an engine has to stop a container.
-const CONTAINER_GRACE: Duration = Duration::from_secs(10);
 
 /// How often a drain looks whether calls are still running.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
@@ -79,11 +74,7 @@ pub(crate) async fn end_process(inner: &Arc<Inner>, plugin: &Plugin, launched: &
         plugin.log.push(LogOrigin::Host, "some of its processes could not be ended; see `plugward doctor`");
         tracing::warn!(plugin = %plugin.id, "a process of the plugin's tree could not be ended");
     }
-    if let Some((container, name)) = &launched.container {
-        for arguments in [container.stop_arguments(name, ladder.eof), container.remove_arguments(name)] {
-            run_engine(inner, launched, arguments).await;
-        }
-    }
+    containers::end(inner, launched, ladder.eof).await;
 }
 
 async fn drain(running: &Running, limit: Duration) {
@@ -94,28 +85,5 @@ async fn drain(running: &Running, limit: Duration) {
         && tokio::time::Instant::now() < deadline
     {
         tokio::time::sleep(DRAIN_POLL).await;
-    }
-}
-
-/// Runs the container engine that started the plugin, through the launcher like everything else.
-async fn run_engine(inner: &Arc<Inner>, launched: &Launched, arguments: Vec<String>) {
-    let Some(spec) = launched.engine_spec(arguments) else { return };
-    let inner = Arc::clone(inner);
-    let ended = tokio::task::spawn_blocking(move || {
-        let spawned = inner.config.launcher.spawn(&spec).ok()?;
-        drop(spawned.stdin);
-        spawned.process.wait_blocking(CONTAINER_GRACE)
-    });
-    if !matches!(ended.await, Ok(Some(_))) {
-        tracing::warn!("the container engine did not end a container in time");
-    }
-}
-
-impl Launched {
-    fn engine_spec(&self, arguments: Vec<String>) -> Option<LaunchSpec> {
-        let launch = self.launch.as_ref()?;
-        let mut argv = vec![launch.argv.first()?.clone()];
-        argv.extend(arguments.into_iter().map(Into::into));
-        Some(LaunchSpec { argv, stop: StopGrace::default(), ..launch.clone() })
     }
 }
