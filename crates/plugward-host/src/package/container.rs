@@ -2,8 +2,9 @@
 //!
 //! The container is a child of the engine's daemon, not of the client we start: killing the client leaves it running
 //! (case B047). So the run gets `--rm` and `--init`, a label that finds leftovers after a crash of the host, and per
-//! start a name to stop it by. Owns recognising such a command and the argument lists of the engine; refuses to run
-//! any of them.
+//! start a name to stop it by. A `--name` of the manifest gives way to ours: stopping by a name
+//! that is not ours could end somebody else's container, and a leftover of that name would block every later start.
+//! Owns recognising such a command and the argument lists of the engine; refuses to run any of them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -67,28 +68,21 @@ const ENGINE_OPTIONS_WITH_VALUE: [&str; 14] = [
     "-c",
 ];
 
-/// The program that runs containers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ContainerEngine {
-    /// Docker.
-    Docker,
-    /// Podman, which takes the same arguments.
-    Podman,
-}
+/// Programs that run containers; Podman takes Docker's arguments.
+const ENGINES: [&str; 2] = ["docker", "podman"];
 
 /// A command that starts a container, with what is needed to end that container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ContainerRun {
-    engine: ContainerEngine,
     /// Arguments of the engine before its subcommand, such as `--host`; stopping needs them as well.
     engine_arguments: Vec<String>,
     /// All arguments, with the options we add to every start.
     arguments: Vec<String>,
     /// Where options may be inserted: right behind `run`.
     options_at: usize,
-    /// The name the manifest gives the container.
-    own_name: Option<String>,
+    /// Value of our label.
     owner: String,
+    /// Names of all starts begin with this.
     prefix: String,
 }
 
@@ -96,11 +90,10 @@ impl ContainerRun {
     /// Recognises `docker run …` and `podman run …`. `home_dir` is the plugin's private home; it tells two homes on
     /// one machine apart.
     pub(super) fn recognise(command: &str, args: &[String], plugin: &PluginId, home_dir: &Path) -> Option<Self> {
-        let engine = match Path::new(command).file_name()?.to_str()? {
-            "docker" => ContainerEngine::Docker,
-            "podman" => ContainerEngine::Podman,
-            _ => return None,
-        };
+        let program = Path::new(command).file_name()?.to_str()?;
+        if !ENGINES.contains(&program) {
+            return None;
+        }
         let (subcommand, options_at) = find_run(args)?;
         let given = GivenOptions::read(&args[options_at..]);
         let tag = Digest::of(home_dir.as_os_str().as_encoded_bytes()).hex();
@@ -115,14 +108,14 @@ impl ContainerRun {
         }
         added.push("--label".to_owned());
         added.push(format!("{LABEL}={owner}"));
-        let mut arguments = args.to_vec();
-        arguments.splice(options_at..options_at, added);
+        let mut arguments = args[..options_at].to_vec();
+        arguments.extend(added);
+        let kept = args[options_at..].iter().enumerate().filter(|(index, _)| !given.name_at.contains(index));
+        arguments.extend(kept.map(|(_, argument)| argument.clone()));
         Some(Self {
-            engine,
             engine_arguments: args[..subcommand].to_vec(),
             arguments,
             options_at,
-            own_name: given.name,
             owner,
             prefix: format!("plugward-{tag}-{}", plugin.as_str()),
         })
@@ -134,20 +127,18 @@ impl ContainerRun {
         &self.arguments
     }
 
-    /// The container's name at start `generation`: the manifest's own name, or one that no other start has.
+    /// The container's name at start `generation`; no other start has it.
     #[must_use]
     pub(crate) fn name(&self, generation: u64) -> String {
-        self.own_name.clone().unwrap_or_else(|| format!("{}-{generation}", self.prefix))
+        format!("{}-{generation}", self.prefix)
     }
 
-    /// The arguments of start `generation`: the approved ones, with `--name` when the manifest gives none.
+    /// The arguments of start `generation`: the approved ones with `--name`.
     #[must_use]
     pub(crate) fn start_arguments(&self, generation: u64) -> Vec<String> {
         let mut arguments = self.arguments.clone();
-        if self.own_name.is_none() {
-            let name = ["--name".to_owned(), self.name(generation)];
-            arguments.splice(self.options_at..self.options_at, name);
-        }
+        let name = ["--name".to_owned(), self.name(generation)];
+        arguments.splice(self.options_at..self.options_at, name);
         arguments
     }
 
@@ -171,13 +162,12 @@ impl ContainerRun {
         self.engine_command(["ps", "--all", "--filter", &filter, "--format", "{{.Names}}"])
     }
 
-    /// Whether `name`, as the engine listed it, can be a container of ours. An engine that ignores the filter must
+    /// Whether `name`, as the engine listed it, is a container of ours. An engine that ignores the filter must
     /// not make us remove somebody else's containers.
     #[must_use]
     pub(crate) fn is_ours(&self, name: &str) -> bool {
         let numbered = name.strip_prefix(self.prefix.as_str()).and_then(|rest| rest.strip_prefix('-'));
         numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
-            || self.own_name.as_deref() == Some(name)
     }
 
     fn engine_command<'a>(&self, rest: impl IntoIterator<Item = &'a str>) -> Vec<String> {
@@ -203,41 +193,40 @@ fn find_run(args: &[String]) -> Option<(usize, usize)> {
 struct GivenOptions {
     removes: bool,
     has_init: bool,
-    name: Option<String>,
+    /// Positions of `--name` and its value.
+    name_at: Vec<usize>,
 }
 
 impl GivenOptions {
     /// Reads options up to the image: what follows belongs to the program in the container.
     fn read(args: &[String]) -> Self {
         let mut given = Self::default();
-        let mut rest = args.iter();
-        while let Some(arg) = rest.next() {
-            if arg == "--" || !arg.starts_with('-') || arg == "-" {
-                break;
+        let mut at = 0;
+        while let Some(arg) = args.get(at).filter(|arg| arg.len() > 1 && arg.starts_with('-') && *arg != "--") {
+            let (option, value) = match arg.split_once('=') {
+                Some((option, value)) if option.starts_with("--") => (option, Some(value)),
+                _ => (arg.as_str(), None),
+            };
+            let length = if value.is_none() && takes_next(option) { 2 } else { 1 };
+            match option {
+                "--rm" => given.removes = value != Some("false"),
+                "--init" => given.has_init = value != Some("false"),
+                "--name" => given.name_at.extend(at..at + length),
+                _ => {}
             }
-            if let Some((option, value)) = arg.split_once('=').filter(|(option, _)| option.starts_with("--")) {
-                given.note(option, Some(value));
-            } else if arg.starts_with("--") {
-                let value = if OPTIONS_WITHOUT_VALUE.contains(&arg.as_str()) { None } else { rest.next() };
-                given.note(arg, value.map(String::as_str));
-            } else if arg[1..].chars().all(|letter| LETTERS_WITHOUT_VALUE.contains(letter)) {
-            } else if arg[1..].trim_start_matches(|c| LETTERS_WITHOUT_VALUE.contains(c)).chars().count() == 1 {
-                // `-e NAME` or `-ite NAME`: the last letter takes the next argument.
-                rest.next();
-            }
+            at += length;
         }
         given
     }
+}
 
-    fn note(&mut self, option: &str, value: Option<&str>) {
-        let is_on = value != Some("false");
-        match option {
-            "--rm" => self.removes = is_on,
-            "--init" => self.has_init = is_on,
-            "--name" => self.name = value.map(str::to_owned),
-            _ => {}
-        }
+/// Whether an option without `=` takes the next argument as its value.
+fn takes_next(option: &str) -> bool {
+    if option.starts_with("--") {
+        return !OPTIONS_WITHOUT_VALUE.contains(&option);
     }
+    // `-e NAME` and `-ite NAME` take one, `-it` and `-p80:80` do not.
+    option[1..].trim_start_matches(|letter| LETTERS_WITHOUT_VALUE.contains(letter)).chars().count() == 1
 }
 
 #[cfg(test)]
@@ -278,15 +267,26 @@ mod tests {
     fn options_behind_the_image_belong_to_the_container() {
         let found = run("podman", "run image --rm --init --name x").unwrap();
         assert!(found.arguments().join(" ").starts_with("run --rm --init --label "));
-        assert_eq!(found.own_name, None);
+        assert!(found.arguments().join(" ").ends_with(" image --rm --init --name x"));
     }
 
     #[test]
     fn values_that_look_like_options_are_skipped() {
         let found = run("docker", "run -e --rm -ite A=1 --env --init -p80:80 --name=mine --network host img").unwrap();
         assert!(found.arguments().join(" ").starts_with("run --rm --init --label "));
-        assert_eq!(found.name(1), "mine");
-        assert_eq!(found.start_arguments(1), found.arguments());
+        assert!(found.arguments().join(" ").ends_with(" -e --rm -ite A=1 --env --init -p80:80 --network host img"));
+    }
+
+    // `docker rm --force` by a name of the manifest could remove a container that was there before.
+    #[test]
+    fn a_name_of_the_manifest_gives_way_to_ours() {
+        for line in ["run --name postgres -i img --name kept", "run -i --name=postgres img --name kept"] {
+            let found = run("docker", line).unwrap();
+            let arguments = found.start_arguments(1).join(" ");
+            assert!(!arguments.contains("postgres"), "{arguments}");
+            assert!(arguments.starts_with("run --name plugward-") && arguments.ends_with(" -i img --name kept"));
+        }
+        assert!(run("docker", "run --name").unwrap().arguments().join(" ").starts_with("run --rm --init --label "));
     }
 
     #[test]
@@ -298,7 +298,6 @@ mod tests {
     #[test]
     fn options_of_the_engine_are_kept_for_stopping() {
         let found = run("/usr/bin/docker", "--context far -H tcp://d.test:1 container run -i img").unwrap();
-        assert_eq!(found.engine(), ContainerEngine::Docker);
         assert_eq!(
             found.stop_arguments("n", Duration::from_millis(300)).join(" "),
             "--context far -H tcp://d.test:1 stop --time 1 n"
