@@ -79,14 +79,11 @@ impl Redactor {
     }
 
     /// The text without the values that are known, and nothing else changed: for payloads that are passed on, where a
-    /// shape that only looks like a secret is none of our business. A value inside a JSON string stays inside it.
+    /// shape that only looks like a secret is none of our business. In JSON the mark stands inside a string,
+    /// unless a value was printed as a number. Borrowed text is unchanged text.
     #[must_use]
     pub fn redact_values<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let matcher = self.matcher();
-        match matcher.redact_known(text) {
-            Cow::Borrowed(kept) if kept.len() == text.len() => Cow::Borrowed(text),
-            changed => Cow::Owned(changed.into_owned()),
-        }
+        self.matcher().redact_known(text)
     }
 
     /// JSON without secrets and of bounded size, always valid JSON. Strings are cut at [`TEXT_MAX_CHARS`], collections
@@ -159,7 +156,8 @@ impl Matcher {
     fn redact_known<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match &self.known {
             Known::Nothing => Cow::Borrowed(text),
-            Known::Everything => Cow::Borrowed(SECRET_MARK),
+            // Owned: a borrowed answer tells callers that nothing was found.
+            Known::Everything => Cow::Owned(SECRET_MARK.to_owned()),
             Known::Values(values) => {
                 let mut out = String::new();
                 let mut copied = 0;

@@ -114,7 +114,7 @@ static TRIGGERS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
 /// The text with every shape replaced by the mark.
 pub(super) fn redact(text: &str) -> Cow<'_, str> {
     let Some(triggers) = TRIGGERS.as_ref() else {
-        return Cow::Borrowed(SECRET_MARK);
+        return Cow::Owned(SECRET_MARK.to_owned());
     };
     let mut out = String::new();
     let mut copied = 0;
