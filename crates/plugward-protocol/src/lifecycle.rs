@@ -173,7 +173,7 @@ impl ServerHello {
         const NAMES: [&str; 4] = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
         let invalid = |reason: &str| HandshakeError::InvalidResult { reason: reason.to_owned() };
         let members = object::members(raw.get(), &NAMES).map_err(|_| invalid("result is not an object"))?;
-        if let Some(name) = members.duplicate {
+        if let Some(name) = members.duplicate() {
             return Err(invalid(&format!("`{name}` stands more than once")));
         }
         let [version, capabilities, server, instructions] = members.values;
@@ -234,7 +234,7 @@ impl InitializeParams {
         let params = params.ok_or("params are missing")?;
         let members = object::members(params.get(), &["protocolVersion", "clientInfo"])
             .map_err(|_| "params are not an object")?;
-        if members.duplicate.is_some() {
+        if members.duplicate().is_some() {
             return Err("params have a member more than once");
         }
         let [version, client] = members.values;

@@ -323,7 +323,7 @@ fn read<'a, const N: usize>(
     let members = object::members(raw.get(), names).map_err(|fault| match fault {
         ObjectFault::NotJson { .. } | ObjectFault::NotAnObject => PayloadFault::NotAnObject { what },
     })?;
-    match members.duplicate {
+    match members.duplicate() {
         Some(name) => Err(PayloadFault::Duplicate { what, name }),
         None => Ok(members.values),
     }

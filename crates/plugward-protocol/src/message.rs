@@ -271,6 +271,8 @@ fn parse_batch(text: &str, rule: BatchRule) -> Result<Vec<Result<Message, Messag
 /// The members of an envelope, before it is decided what they make together.
 struct Envelope<'a> {
     id: Option<&'a RawValue>,
+    /// The id, when it is valid and stands once.
+    readable_id: Option<RequestId>,
     method: Option<&'a RawValue>,
     params: Option<&'a RawValue>,
     result: Option<&'a RawValue>,
@@ -278,6 +280,7 @@ struct Envelope<'a> {
 }
 
 fn parse_one(text: &str) -> Result<Message, MessageFault> {
+    const ID_SLOT: usize = 1;
     const NAMES: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
     let members = object::members(text, &NAMES).map_err(|fault| bare_fault(object_fault(fault)))?;
     let [version, id, method, params, mut result, mut error] = members.values;
@@ -289,8 +292,10 @@ fn parse_one(text: &str) -> Result<Message, MessageFault> {
             result = None;
         }
     }
-    let envelope = Envelope { id, method, params, result, error };
-    if let Some(name) = members.duplicate {
+    // With two ids nobody can say which request is meant.
+    let readable_id = id.filter(|_| !members.is_repeated(ID_SLOT)).and_then(|id| RequestId::from_json(id.get()).ok());
+    let envelope = Envelope { id, readable_id, method, params, result, error };
+    if let Some(name) = members.duplicate() {
         return Err(envelope.fault(FaultKind::DuplicateMember { name }));
     }
     if version.is_none_or(|version| version.get() != "\"2.0\"") {
@@ -315,11 +320,9 @@ impl Envelope<'_> {
     }
 
     fn into_call(self) -> Result<Message, MessageFault> {
-        let id = match self.id.map(|id| RequestId::from_json(id.get())) {
-            None => None,
-            Some(Ok(id)) => Some(id),
-            Some(Err(_)) => return Err(self.fault(FaultKind::BadId)),
-        };
+        if self.id.is_some() && self.readable_id.is_none() {
+            return Err(self.fault(FaultKind::BadId));
+        }
         let Some(method) = self.method.and_then(object::as_string) else {
             return Err(self.fault(FaultKind::BadMethod));
         };
@@ -328,7 +331,7 @@ impl Envelope<'_> {
             return Err(self.fault(FaultKind::BadParams));
         }
         let params = params.map(ToOwned::to_owned);
-        Ok(match id {
+        Ok(match self.readable_id {
             Some(id) => Message::Request { id, method, params },
             None => Message::Notification { method, params },
         })
@@ -346,16 +349,20 @@ impl Envelope<'_> {
     }
 
     fn answered_id(&self) -> Result<RequestId, MessageFault> {
-        let id = self.id.ok_or_else(|| self.fault(FaultKind::MissingId))?;
-        RequestId::from_json(id.get()).map_err(|_| self.fault(FaultKind::BadId))
+        match (self.id, &self.readable_id) {
+            (_, Some(id)) => Ok(id.clone()),
+            (Some(_), None) => Err(self.fault(FaultKind::BadId)),
+            (None, None) => Err(self.fault(FaultKind::MissingId)),
+        }
     }
 
     fn fault(&self, kind: FaultKind) -> MessageFault {
-        // With two ids nobody can say which request is meant.
-        let doubtful = matches!(kind, FaultKind::DuplicateMember { name: "id" });
-        let id = self.id.filter(|_| !doubtful).and_then(|id| RequestId::from_json(id.get()).ok());
         let has_answer = self.result.is_some() || self.error.is_some();
-        MessageFault { kind, id, shape: Shape::of(self.method.is_some(), self.id.is_some(), has_answer) }
+        MessageFault {
+            kind,
+            id: self.readable_id.clone(),
+            shape: Shape::of(self.method.is_some(), self.id.is_some(), has_answer),
+        }
     }
 }
 
@@ -371,7 +378,7 @@ fn rpc_error(raw: &RawValue) -> Result<RpcError, String> {
     let code = code.and_then(|code| code.get().parse::<i64>().ok());
     let message = message.and_then(object::as_string);
     match (code, message) {
-        (Some(code), Some(message)) if members.duplicate.is_none() => {
+        (Some(code), Some(message)) if members.duplicate().is_none() => {
             let data = data.map(ToOwned::to_owned);
             Ok(RpcError { code, message, data })
         }

@@ -17,8 +17,20 @@ pub(crate) const JSON_WHITE_SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 pub(crate) struct Members<'a, const N: usize> {
     /// First value of each name; `None` when it does not occur.
     pub(crate) values: [Option<&'a RawValue>; N],
-    /// The first name that occurs more than once.
-    pub(crate) duplicate: Option<&'static str>,
+    /// Which of the names occur more than once.
+    repeated: [Option<&'static str>; N],
+}
+
+impl<const N: usize> Members<'_, N> {
+    /// A name that occurs more than once.
+    pub(crate) fn duplicate(&self) -> Option<&'static str> {
+        self.repeated.iter().find_map(|name| *name)
+    }
+
+    /// Whether the name at this place of the list occurs more than once.
+    pub(crate) fn is_repeated(&self, slot: usize) -> bool {
+        self.repeated[slot].is_some()
+    }
 }
 
 /// Why members could not be read.
@@ -131,7 +143,7 @@ impl<'de, const N: usize> Visitor<'de> for MembersVisitor<'_, N> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Members { values: [None; N], duplicate: None };
+        let mut members = Members { values: [None; N], repeated: [None; N] };
         while let Some(slot) = map.next_key_seed(NameSlot { wanted: self.wanted })? {
             let Some(slot) = slot else {
                 map.next_value::<IgnoredAny>()?;
@@ -141,7 +153,7 @@ impl<'de, const N: usize> Visitor<'de> for MembersVisitor<'_, N> {
             if members.values[slot].is_none() {
                 members.values[slot] = Some(value);
             } else {
-                members.duplicate.get_or_insert(self.wanted[slot]);
+                members.repeated[slot] = Some(self.wanted[slot]);
             }
         }
         Ok(members)
@@ -229,7 +241,8 @@ mod tests {
         assert_eq!(found.values[0].unwrap().get(), "1");
         assert_eq!(found.values[1].unwrap().get(), "[2]");
         assert!(found.values[2].is_none());
-        assert_eq!(found.duplicate, Some("id"));
+        assert_eq!(found.duplicate(), Some("id"));
+        assert!(found.is_repeated(0) && !found.is_repeated(1));
     }
 
     #[test]

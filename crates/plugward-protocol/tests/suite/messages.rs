@@ -91,7 +91,7 @@ fn what_is_no_json_is_told_from_what_is_no_message() {
 #[test]
 fn every_broken_rule_has_its_own_fault_and_keeps_the_id() {
     let id = || Some(RequestId::from(5));
-    let cases: [(&str, FaultKind, Option<RequestId>, Shape); 16] = [
+    let cases: [(&str, FaultKind, Option<RequestId>, Shape); 17] = [
         (r#"{"id":5,"method":"m"}"#, FaultKind::BadVersion, id(), Shape::Request),
         (r#"{"jsonrpc":"1.0","id":5,"result":1}"#, FaultKind::BadVersion, id(), Shape::Response),
         (r#"{"jsonrpc":2.0,"id":5,"result":1}"#, FaultKind::BadVersion, id(), Shape::Response),
@@ -120,6 +120,12 @@ fn every_broken_rule_has_its_own_fault_and_keeps_the_id() {
         (
             r#"{"jsonrpc":"2.0","id":5,"i\u0064":6,"result":2}"#,
             FaultKind::DuplicateMember { name: "id" },
+            None,
+            Shape::Response,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","jsonrpc":"2.0","id":5,"id":6,"result":2}"#,
+            FaultKind::DuplicateMember { name: "jsonrpc" },
             None,
             Shape::Response,
         ),
