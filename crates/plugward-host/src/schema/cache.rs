@@ -13,8 +13,9 @@ use super::{Compiled, SchemaFault, Use};
 /// Entries kept. More than the tools of all plugins of a well-filled host.
 const MAX_ENTRIES: usize = 16_384;
 
-/// Bytes of schema text behind the entries; a compiled schema takes about twenty times its text.
-const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of schema text behind the entries: ten thousand tools of the usual size. Compiled they take several times
+/// as much, most of which the registry holds anyway.
+const MAX_TEXT_BYTES: usize = 8 * 1024 * 1024;
 
 type Key = [u8; 32];
 type Outcome = Result<Compiled, SchemaFault>;

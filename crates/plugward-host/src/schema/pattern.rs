@@ -145,17 +145,42 @@ fn remove(schema: &mut Value, places: &Places, usable: &Matchers, warnings: &mut
     for root in &places.roots {
         let Some(start) = schema.pointer_mut(root) else { continue };
         keywords::walk_mut(start, root, &mut |pointer, map| {
+            let mut warn = |keyword: &str, message: &str| {
+                warnings.push(SchemaWarning::new(&format!("{pointer}/{keyword}"), message));
+            };
+            for keyword in TURNING {
+                if map.get(keyword).is_some_and(|part| has_unusable(part, usable)) {
+                    map.shift_remove(keyword);
+                    warn(keyword, "a pattern inside cannot be used here; the rule is not checked");
+                }
+            }
             if matches!(map.get("pattern"), Some(Value::String(pattern)) if !usable.contains_key(pattern)) {
                 map.shift_remove("pattern");
-                let message = "the pattern cannot be used here and is not checked";
-                warnings.push(SchemaWarning::new(&format!("{pointer}/pattern"), message));
+                warn("pattern", "the pattern cannot be used here and is not checked");
             }
             if remove_names(map, usable) {
-                let message = "a property name pattern cannot be used here; names are not checked";
-                warnings.push(SchemaWarning::new(&format!("{pointer}/patternProperties"), message));
+                warn("patternProperties", "a property name pattern cannot be used here; names are not checked");
             }
         });
     }
+}
+
+/// Rules that would refuse more, not less, without a pattern inside them.
+const TURNING: [&str; 3] = ["if", "not", "oneOf"];
+
+fn has_unusable(part: &Value, usable: &Matchers) -> bool {
+    let mut found = false;
+    let mut look = |_: &str, schema: &Value| {
+        let pattern = schema.get("pattern").and_then(Value::as_str);
+        let names = schema.get("patternProperties").and_then(Value::as_object);
+        let mut all = pattern.into_iter().chain(names.into_iter().flat_map(Map::keys).map(String::as_str));
+        found |= all.any(|pattern| !usable.contains_key(pattern));
+    };
+    match part {
+        Value::Array(parts) => parts.iter().for_each(|part| keywords::walk(part, "", &mut look)),
+        part => keywords::walk(part, "", &mut look),
+    }
+    found
 }
 
 /// Without one of its name patterns an object's rule for all other names would hit the wrong ones, so it goes too.

@@ -206,6 +206,15 @@ fn an_unusable_pattern_costs_the_pattern_not_the_tool() {
     assert!(compiled.exposed.is_none(), "what is shown keeps the pattern");
     assert!(check(&compiled, r#"{"s":"x"}"#).is_ok());
     assert_eq!(paths(&compiled, r#"{"s":1}"#), ["/s"]);
+    // Rules that turn around what is inside them must not begin to refuse what was fine.
+    let turned = input(
+        r#"{"type":"object","properties":{"s":{"not":{"pattern":"("}},"t":{"oneOf":[{"pattern":"("},{"type":"string"}]},
+            "u":{"if":{"items":{"pattern":"("}},"then":false}}}"#,
+    )
+    .unwrap();
+    assert!(check(&turned, r#"{"s":"x","t":"x","u":["x"]}"#).is_ok());
+    let places: Vec<_> = turned.warnings.iter().map(|warning| warning.pointer.as_str()).collect();
+    assert_eq!(places, ["/properties/s/not", "/properties/t/oneOf", "/properties/u/if"]);
     // A rule for all other names must not hit those the lost pattern was for.
     let named = input(r#"{"type":"object","patternProperties":{"(":{}},"additionalProperties":false}"#).unwrap();
     assert_eq!(named.warnings[0].pointer, "/patternProperties");
