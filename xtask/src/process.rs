@@ -216,14 +216,17 @@ fn collect(receiver: Option<mpsc::Receiver<Vec<u8>>>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Waits for the child; past the limit, and always at the end, its group is killed.
+/// Waits for the child; past the limit its group is ended. After a proper end the group is left alone here: what is
+/// still in it was left behind, and is found and named as such.
 fn wait(child: &mut Child, limit: Duration) -> Result<(ExitStatus, bool)> {
     let group = pid(child.id())?;
     let started = Instant::now();
     let mut asked_at = None;
     loop {
         if let Some(status) = child.try_wait()? {
-            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+            if asked_at.is_some() {
+                let _ = rustix::process::kill_process_group(group, Signal::KILL);
+            }
             return Ok((status, asked_at.is_some()));
         }
         reap_orphans(Some(child.id()));
@@ -377,6 +380,14 @@ mod tests {
         let done = job.run().unwrap();
         assert_eq!(done.left_behind.len(), 1, "{:?}", done.left_behind);
         assert!(done.success().unwrap_err().to_string().contains("sleep 1000"));
+    }
+
+    #[test]
+    fn a_descendant_in_the_same_group_counts_too() {
+        become_reaper().unwrap();
+        let mut job = Job::new("sh", "sample", SHORT).args(["-c", "sleep 1000 & exit 0"]);
+        job.orphan_grace = Duration::from_millis(200);
+        assert_eq!(job.run().unwrap().left_behind.len(), 1);
     }
 
     #[test]
