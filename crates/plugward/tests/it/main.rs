@@ -1,0 +1,8 @@
+//! Tests over real processes: the host with fixture plugins, and each face of the binary.
+//!
+//! One test binary, so that it links once. `support` holds what modules share; a module's name says which part of the
+//! program would break for a user if its tests failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has to stop")]
+
+mod host_start;
+mod support;
