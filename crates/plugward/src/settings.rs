@@ -1,0 +1,225 @@
+//! Where the host lives and what it may do: `PLUGWARD_HOME`, `PLUGWARD_ENVIRONMENT` and `config.toml` in the home.
+//!
+//! Owns the reading of these, the position in every complaint about them, and the host configuration made from them.
+//! Refuses defaults that loosen anything: what is absent, empty or unknown never opens the environment gate
+//! (requirement 105), and a file that cannot be read in full is an error, not a warning.
+
+mod file;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plugward_host::{Environment, HostConfig, Naming};
+use plugward_policy::Catalogue;
+use plugward_sandbox::{Launcher, SpawnError};
+
+pub(crate) use file::CONFIG_FILE;
+
+/// Variable that names the state folder.
+pub(crate) const HOME_VARIABLE: &str = "PLUGWARD_HOME";
+
+/// Variable that sets the environment; stronger than the file.
+pub(crate) const ENVIRONMENT_VARIABLE: &str = "PLUGWARD_ENVIRONMENT";
+
+/// First pause of an automatic restart: long enough not to spin, short enough that a person hardly notices one crash.
+const RESTART_BASE_DELAY_DEFAULT: Duration = Duration::from_millis(500);
+
+/// Settings that cannot be used; all of them are for the person who wrote them.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SettingsError {
+    /// Neither a home nor a place to put one.
+    #[error("no state folder: neither `{HOME_VARIABLE}` nor `HOME` is set")]
+    NoHome,
+    /// The file is there and cannot be read.
+    #[error("settings `{path}` cannot be read: {source}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file holds something that is no setting.
+    #[error("{path}:{line}:{column}: {message}")]
+    Invalid {
+        /// The file.
+        path: String,
+        /// From 1.
+        line: usize,
+        /// From 1, in characters.
+        column: usize,
+        /// What is wrong, and what was probably meant.
+        message: String,
+    },
+}
+
+/// Settings of this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// State folder, absolute.
+    pub(crate) home: PathBuf,
+    /// The environment gate.
+    pub(crate) environment: Environment,
+    /// What decided the environment, for `doctor`.
+    pub(crate) environment_source: &'static str,
+    /// Permissions known here.
+    pub(crate) catalogue: Catalogue,
+    /// How tools are named for MCP clients.
+    pub(crate) naming: Naming,
+    /// First pause of an automatic restart.
+    pub(crate) restart_base_delay: Duration,
+    /// Whether there is a settings file.
+    pub(crate) has_file: bool,
+}
+
+impl Settings {
+    /// Reads the settings; `home` is the value of `--home`, `variable` looks into the environment.
+    pub(crate) fn load(
+        home: Option<PathBuf>,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, SettingsError> {
+        let home = locate_home(home, &variable)?;
+        let file = file::read(&home.join(CONFIG_FILE))?;
+        let has_file = file.is_some();
+        let file = file.unwrap_or_default();
+        let (environment, environment_source) = match (variable(ENVIRONMENT_VARIABLE), file.environment) {
+            (Some(word), _) => (Environment::from_setting(&word.to_string_lossy()), ENVIRONMENT_VARIABLE),
+            (None, Some(environment)) => (environment, CONFIG_FILE),
+            (None, None) => (Environment::default(), "default"),
+        };
+        let catalogue = file
+            .permissions
+            .into_iter()
+            .fold(Catalogue::seed(), |catalogue, (name, effect)| catalogue.with(name, effect));
+        Ok(Self {
+            home,
+            environment,
+            environment_source,
+            catalogue,
+            naming: file.naming.unwrap_or_default(),
+            restart_base_delay: file.restart_base_delay.unwrap_or(RESTART_BASE_DELAY_DEFAULT),
+            has_file,
+        })
+    }
+
+    /// The configuration of a host with these settings.
+    pub(crate) fn host_config(&self) -> Result<HostConfig, SpawnError> {
+        Ok(HostConfig {
+            home: self.home.clone(),
+            environment: self.environment,
+            catalogue: self.catalogue.clone(),
+            launcher: Launcher::current_exe()?,
+            // Variables that are no UTF-8 cannot be named in a manifest and are not on the list that plugins get.
+            host_environment: std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .collect(),
+            naming: self.naming,
+            restart_base_delay: self.restart_base_delay,
+            operator: operator(),
+        })
+    }
+}
+
+/// `--home`, else the variable, else the XDG data folder. Empty values count as absent.
+fn locate_home(given: Option<PathBuf>, variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, SettingsError> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = given
+        .filter(|path| !path.as_os_str().is_empty())
+        .or_else(|| set(HOME_VARIABLE))
+        // The XDG rules: a relative path in these variables is to be ignored.
+        .or_else(|| set("XDG_DATA_HOME").filter(|path| path.is_absolute()).map(|path| path.join("plugward")))
+        .or_else(|| set("HOME").map(|path| path.join(".local/share/plugward")))
+        .ok_or(SettingsError::NoHome)?;
+    Ok(std::path::absolute(&home).unwrap_or(home))
+}
+
+/// Who operates the host, for the record of approvals: the user id is a fact, the name a courtesy.
+fn operator() -> String {
+    let uid = rustix::process::getuid().as_raw();
+    let name = std::env::var("USER").ok().filter(|name| {
+        !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+    });
+    name.map_or_else(|| format!("uid {uid}"), |name| format!("{name} (uid {uid})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<OsString> {
+        move |name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+    }
+
+    fn in_home(text: &str, pairs: &'static [(&'static str, &'static str)]) -> Result<Settings, SettingsError> {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join(CONFIG_FILE), text).unwrap();
+        Settings::load(Some(home.path().to_owned()), environment(pairs))
+    }
+
+    // Requirement 105: only the exact word opens the gate; a typo must not run code unconfined.
+    #[test]
+    fn only_the_exact_word_development_opens_the_gate() {
+        for word in ["", "Development", "dev", "development ", "1"] {
+            let home = tempfile::tempdir().unwrap();
+            let variable = |name: &str| (name == ENVIRONMENT_VARIABLE).then(|| OsString::from(word));
+            let settings = Settings::load(Some(home.path().to_owned()), variable).unwrap();
+            assert_eq!(settings.environment, Environment::Production, "{word:?}");
+        }
+        let open = in_home("", &[(ENVIRONMENT_VARIABLE, "development")]).unwrap();
+        assert_eq!(open.environment, Environment::Development);
+        let file = in_home("environment = \"development\"", &[]).unwrap();
+        assert_eq!((file.environment, file.environment_source), (Environment::Development, CONFIG_FILE));
+        let both = in_home("environment = \"development\"", &[(ENVIRONMENT_VARIABLE, "")]).unwrap();
+        assert_eq!(both.environment, Environment::Production);
+    }
+
+    #[test]
+    fn home_is_found_in_the_documented_order() {
+        let all = environment(&[("PLUGWARD_HOME", "/a"), ("XDG_DATA_HOME", "/b"), ("HOME", "/c")]);
+        assert_eq!(locate_home(Some("/flag".into()), &all).unwrap(), PathBuf::from("/flag"));
+        assert_eq!(locate_home(None, &all).unwrap(), PathBuf::from("/a"));
+        let xdg = environment(&[("PLUGWARD_HOME", ""), ("XDG_DATA_HOME", "/b"), ("HOME", "/c")]);
+        assert_eq!(locate_home(None, xdg).unwrap(), PathBuf::from("/b/plugward"));
+        let plain = environment(&[("XDG_DATA_HOME", "relative"), ("HOME", "/c")]);
+        assert_eq!(locate_home(None, plain).unwrap(), PathBuf::from("/c/.local/share/plugward"));
+        assert!(matches!(locate_home(None, |_| None), Err(SettingsError::NoHome)));
+    }
+
+    #[test]
+    fn every_setting_is_read_and_the_catalogue_is_extended() {
+        let text = "\u{feff}naming = \"pass-through\"\nrestart_base_delay_ms = 20\n\
+                    [permissions]\n\"notes.read\" = \"deny\"\n\"mail.send\" = \"ask\"\n";
+        let settings = in_home(text, &[]).unwrap();
+        assert_eq!(settings.naming, Naming::PassThrough);
+        assert_eq!(settings.restart_base_delay, Duration::from_millis(20));
+        let effect = |name: &str| settings.catalogue.effect(&plugward_policy::PermissionName::new(name).unwrap());
+        assert_eq!((effect("notes.read").as_str(), effect("mail.send").as_str()), ("deny", "ask"));
+        assert_eq!(effect("notes.write").as_str(), "ask");
+    }
+
+    /// A person who mistypes a setting must learn where, not wonder why it has no effect.
+    #[test]
+    fn mistakes_are_told_with_their_place() {
+        let cases = [
+            (
+                "\nenvironmnt = \"development\"",
+                "config.toml:2:1: unknown setting `environmnt`; did you mean `environment`?",
+            ),
+            ("environment = \"dev\"", "config.toml:1:15: environment `dev` is unknown: use production or development"),
+            ("naming = 3", "config.toml:1:10: `naming` must be a text"),
+            (
+                "restart_base_delay_ms = -1",
+                "config.toml:1:25: `restart_base_delay_ms` must be a whole number from 1 to 60000",
+            ),
+            ("[permissions]\nx = \"maybe\"", "config.toml:2:5: effect `maybe` is unknown: use allow, ask or deny"),
+            ("[permissions]\n\"A b\" = \"ask\"", "config.toml:2:1: "),
+            ("permissions = 1", "config.toml:1:15: `permissions` must be a table"),
+            ("a = = 1", "config.toml:1:5: "),
+            ("naming = \"prefixed\"\nnaming = \"prefixed\"", "config.toml:2:1: "),
+        ];
+        for (text, expected) in cases {
+            let error = in_home(text, &[]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `config.toml`: its keys, and where a mistake is.
+
+use std::path::Path;
+use std::time::Duration;
+
+use plugward_host::{Environment, Naming};
+use plugward_policy::{Effect, PermissionName, visible};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::SettingsError;
+
+/// Name of the file in the home.
+pub(crate) const CONFIG_FILE: &str = "config.toml";
+
+/// Largest file read. A person wrote it; a larger one is not it.
+const CONFIG_BYTES_MAX: u64 = 256 * 1024;
+
+/// Longest first pause of a restart, in milliseconds: longer looks like a plugin that is never restarted.
+const RESTART_BASE_DELAY_MS_MAX: u64 = 60_000;
+
+/// How alike two words are (Jaro-Winkler) before one is offered for the other.
+const SUGGESTION_SIMILARITY_MIN: f64 = 0.8;
+
+const KEYS: [&str; 4] = ["environment", "naming", "permissions", "restart_base_delay_ms"];
+
+/// What the file says; absent keys are none.
+#[derive(Debug, Default)]
+pub(super) struct FileSettings {
+    pub(super) environment: Option<Environment>,
+    pub(super) naming: Option<Naming>,
+    pub(super) permissions: Vec<(PermissionName, Effect)>,
+    pub(super) restart_base_delay: Option<Duration>,
+}
+
+/// Reads the file; none if there is none.
+pub(super) fn read(path: &Path) -> Result<Option<FileSettings>, SettingsError> {
+    use std::io::Read as _;
+    let shown = visible(&path.display().to_string());
+    let unreadable = |source| SettingsError::Unreadable { path: shown.clone(), source };
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut text = String::new();
+    file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if u64::try_from(text.len()).unwrap_or(u64::MAX) > CONFIG_BYTES_MAX {
+        let message = format!("the file is larger than {CONFIG_BYTES_MAX} bytes");
+        return Err(SettingsError::Invalid { path: shown, line: 1, column: 1, message });
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    parse(text).map(Some).map_err(|mistake| {
+        let (line, column) = place(text, mistake.at);
+        SettingsError::Invalid { path: shown, line, column, message: mistake.message }
+    })
+}
+
+/// Something wrong at a byte offset.
+struct Mistake {
+    at: usize,
+    message: String,
+}
+
+impl Mistake {
+    fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into() }
+    }
+}
+
+fn parse(text: &str) -> Result<FileSettings, Mistake> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let first_line = error.message().lines().next().unwrap_or_default().to_owned();
+        Mistake::new(error.span().map_or(0, |span| span.start), visible(&first_line))
+    })?;
+    let mut settings = FileSettings::default();
+    for (key, value) in table.get_ref() {
+        let name = key.get_ref().as_ref();
+        match name {
+            "environment" => settings.environment = Some(environment(name, value)?),
+            "naming" => settings.naming = Some(naming(name, value)?),
+            "permissions" => settings.permissions = permissions(value)?,
+            "restart_base_delay_ms" => settings.restart_base_delay = Some(delay(name, value)?),
+            _ => return Err(Mistake::new(key.span().start, unknown(name))),
+        }
+    }
+    Ok(settings)
+}
+
+fn unknown(name: &str) -> String {
+    let shown = visible(&name.chars().take(64).collect::<String>());
+    let alike = KEYS
+        .iter()
+        .map(|key| (strsim::jaro_winkler(name, key), key))
+        .filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY_MIN)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    match alike {
+        Some((_, key)) => format!("unknown setting `{shown}`; did you mean `{key}`?"),
+        None => format!("unknown setting `{shown}`; there are: {}", KEYS.join(", ")),
+    }
+}
+
+fn text<'v>(name: &str, value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, Mistake> {
+    match value.get_ref() {
+        DeValue::String(text) => Ok(text),
+        _ => Err(Mistake::new(value.span().start, format!("`{}` must be a text", visible(name)))),
+    }
+}
+
+fn environment(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Environment, Mistake> {
+    match text(name, value)? {
+        "production" => Ok(Environment::Production),
+        "development" => Ok(Environment::Development),
+        other => {
+            let message = format!("environment `{}` is unknown: use production or development", visible(other));
+            Err(Mistake::new(value.span().start, message))
+        }
+    }
+}
+
+fn naming(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Naming, Mistake> {
+    match text(name, value)? {
+        "prefixed" => Ok(Naming::Prefixed),
+        "pass-through" => Ok(Naming::PassThrough),
+        other => {
+            let message = format!("naming `{}` is unknown: use prefixed or pass-through", visible(other));
+            Err(Mistake::new(value.span().start, message))
+        }
+    }
+}
+
+fn permissions(value: &Spanned<DeValue<'_>>) -> Result<Vec<(PermissionName, Effect)>, Mistake> {
+    let DeValue::Table(table) = value.get_ref() else {
+        return Err(Mistake::new(value.span().start, "`permissions` must be a table"));
+    };
+    let entry = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+        let name = PermissionName::new(key.get_ref().as_ref())
+            .map_err(|error| Mistake::new(key.span().start, error.to_string()))?;
+        let effect = text(key.get_ref(), value)?
+            .parse::<Effect>()
+            .map_err(|error| Mistake::new(value.span().start, error.to_string()))?;
+        Ok((name, effect))
+    };
+    table.iter().map(entry).collect()
+}
+
+fn delay(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Duration, Mistake> {
+    let number = match value.get_ref() {
+        DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix()).ok(),
+        _ => None,
+    };
+    number.filter(|ms| (1..=RESTART_BASE_DELAY_MS_MAX).contains(ms)).map(Duration::from_millis).ok_or_else(|| {
+        let message = format!("`{name}` must be a whole number from 1 to {RESTART_BASE_DELAY_MS_MAX}");
+        Mistake::new(value.span().start, message)
+    })
+}
+
+/// Line and column, from 1, of a byte offset.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at.min(text.len())).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (line, column)
+}

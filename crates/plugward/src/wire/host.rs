@@ -1,0 +1,58 @@
+//! The process side of a plugin (requirement 109: the seed's fields, then ours).
+
+use plugward_host::HostView;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::rfc3339;
+
+/// The process side of a plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct HostBody {
+    /// Id of the plugin.
+    pub(crate) plugin_id: String,
+    /// Always `mcp` in this version.
+    pub(crate) backend_type: String,
+    /// Always `stdio` in this version.
+    pub(crate) transport: String,
+    /// `stopped`, `starting`, `ready`, `unhealthy` or `error`.
+    pub(crate) status: String,
+    /// Tools registered now.
+    pub(crate) tools_count: usize,
+    /// When the running process was started, RFC 3339.
+    pub(crate) started_at: Option<String>,
+    /// When the plugin last sent a message, RFC 3339.
+    pub(crate) last_seen_at: Option<String>,
+    /// Negotiated protocol revision.
+    pub(crate) protocol_version: Option<String>,
+    /// As the server calls itself.
+    pub(crate) server_name: Option<String>,
+    /// As the server calls itself.
+    pub(crate) server_version: Option<String>,
+    /// Last failure.
+    pub(crate) error: Option<String>,
+    /// Process id of the plugin's main process.
+    pub(crate) pid: Option<u32>,
+    /// Number of this start; rises with each start.
+    pub(crate) generation: u64,
+}
+
+impl From<&HostView> for HostBody {
+    fn from(view: &HostView) -> Self {
+        Self {
+            plugin_id: view.plugin_id.to_string(),
+            backend_type: "mcp".to_owned(),
+            transport: "stdio".to_owned(),
+            status: view.status.as_str().to_owned(),
+            tools_count: view.tools_count,
+            started_at: view.started_at.map(rfc3339),
+            last_seen_at: view.last_seen_at.map(rfc3339),
+            protocol_version: view.protocol_version.clone(),
+            server_name: view.server_name.clone(),
+            server_version: view.server_version.clone(),
+            error: view.error.clone(),
+            pid: view.pid,
+            generation: view.generation,
+        }
+    }
+}
