@@ -16,10 +16,10 @@ use super::{
 };
 
 /// Bytes of one schema. The largest of a thousand real ones has 37 KiB.
-pub const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+pub(super) const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 
 /// Nesting of one schema's text. The deepest of a thousand real ones has 21 levels.
-pub const MAX_SCHEMA_DEPTH: u64 = 64;
+pub(super) const MAX_SCHEMA_DEPTH: u64 = 64;
 
 /// Warnings kept for one schema; a schema can have thousands of properties with the same mistake.
 const MAX_WARNINGS: usize = 20;
@@ -109,7 +109,7 @@ fn type_fault(found: Option<&Value>) -> String {
 }
 
 /// What a tool without an input schema gets (requirement 59 as far as imported plugins go).
-pub(super) fn no_arguments() -> Result<Compiled, SchemaFault> {
+fn no_arguments() -> Result<Compiled, SchemaFault> {
     let value = serde_json::json!({"type": "object", "properties": {}});
     let exposed = to_raw_value(&value).ok();
     let mut warnings = vec![SchemaWarning::new("", "there is no input schema; the tool is taken to have no arguments")];

@@ -21,6 +21,9 @@ mod rehearsal;
 mod repair;
 mod violation;
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,9 +31,9 @@ use jsonschema::Validator;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-pub use compile::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
-pub use violation::{MAX_VIOLATIONS, Violation, Violations};
+pub(crate) use violation::Violations;
 
+use compile::MAX_SCHEMA_BYTES;
 use rehearsal::TooMuch;
 
 /// Steps up to which every violation is collected; above, only that there is one. Collecting keeps an object for
@@ -39,7 +42,7 @@ const MAX_STEPS_FOR_DETAIL: u64 = 200_000;
 
 /// What a schema is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Use {
+pub(crate) enum Use {
     /// Arguments of a tool: the root must be an object.
     Input,
     /// The structured result of a tool: any schema.
@@ -49,11 +52,11 @@ pub enum Use {
 /// A schema that cannot be used. The plugin that sent it is at fault, and only this tool is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("schema{}{pointer}{}: {reason}", if .pointer.is_empty() { "" } else { " at `" }, if .pointer.is_empty() { "" } else { "`" })]
-pub struct SchemaFault {
+pub(crate) struct SchemaFault {
     /// JSON pointer into the schema; empty for the schema as a whole.
-    pub pointer: String,
+    pub(crate) pointer: String,
     /// What is wrong there.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 impl SchemaFault {
@@ -64,11 +67,11 @@ impl SchemaFault {
 
 /// Something about a schema that a person should know, although the tool can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SchemaWarning {
+pub(crate) struct SchemaWarning {
     /// JSON pointer into the schema; empty for the schema as a whole.
-    pub pointer: String,
+    pub(crate) pointer: String,
     /// What was found and what was made of it.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 impl SchemaWarning {
@@ -88,13 +91,13 @@ impl fmt::Display for SchemaWarning {
 
 /// The outcome of [`compile`].
 #[derive(Debug, Clone)]
-pub struct Compiled {
+pub(crate) struct Compiled {
     /// Checks values.
-    pub schema: ToolSchema,
+    pub(crate) schema: ToolSchema,
     /// What was found on the way.
-    pub warnings: Vec<SchemaWarning>,
+    pub(crate) warnings: Vec<SchemaWarning>,
     /// The schema to show to others, only where it was repaired; otherwise the original text stays.
-    pub exposed: Option<Box<RawValue>>,
+    pub(crate) exposed: Option<Box<RawValue>>,
 }
 
 /// Compiles the schema of a tool. The same text is compiled once per process.
@@ -105,7 +108,7 @@ pub struct Compiled {
 ///
 /// The first reason why this schema cannot be used: not a schema of its edition, over a limit, or with a reference
 /// that leads outside or nowhere (requirements 45, 60). For [`Use::Output`] the caller may go on without the schema.
-pub fn compile(schema: &RawValue, usage: Use) -> Result<Compiled, SchemaFault> {
+pub(crate) fn compile(schema: &RawValue, usage: Use) -> Result<Compiled, SchemaFault> {
     if schema.get().len() > MAX_SCHEMA_BYTES {
         // Not worth hashing or remembering.
         return compile::compile(schema, usage);
@@ -115,7 +118,7 @@ pub fn compile(schema: &RawValue, usage: Use) -> Result<Compiled, SchemaFault> {
 
 /// A compiled schema; clones share it.
 #[derive(Clone)]
-pub struct ToolSchema {
+pub(crate) struct ToolSchema {
     inner: Arc<Inner>,
 }
 
@@ -131,17 +134,9 @@ impl fmt::Debug for ToolSchema {
 }
 
 impl ToolSchema {
-    /// What a tool without an input schema gets: an object, with a warning and the schema to show instead.
-    ///
-    /// # Errors
-    ///
-    /// None in practice; the schema is our own.
-    pub fn no_arguments() -> Result<Compiled, SchemaFault> {
-        cache::get_or("null", Use::Input, compile::no_arguments)
-    }
-
     /// Whether both come from one compilation.
-    pub fn is_same(&self, other: &Self) -> bool {
+    #[cfg(test)]
+    fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
@@ -155,7 +150,7 @@ impl ToolSchema {
     ///
     /// Where the value does not fit and what was expected there, never what was there. A value with duplicate keys,
     /// or one that would take too long to check, does not fit.
-    pub fn validate(&self, instance: &RawValue) -> Result<(), Violations> {
+    pub(crate) fn validate(&self, instance: &RawValue) -> Result<(), Violations> {
         let (value, size) = parse::parse(instance.get()).map_err(Violations::whole)?;
         let steps = rehearsal::rehearse(&self.inner.graph, &value, size).map_err(|too_much| {
             Violations::whole(match too_much {

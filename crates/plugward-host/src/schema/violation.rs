@@ -10,7 +10,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use serde_json::Value;
 
 /// Violations listed for one value. Enough to repair a call in one go, few enough to read.
-pub const MAX_VIOLATIONS: usize = 20;
+pub(crate) const MAX_VIOLATIONS: usize = 20;
 
 /// Characters of a name or of a schema's own value inside a text.
 const MAX_QUOTED_CHARS: usize = 64;
@@ -23,13 +23,13 @@ const MAX_LISTED: usize = 12;
 
 /// One place where a value does not fit its schema (requirement 61).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
+pub(crate) struct Violation {
     /// JSON pointer into the value; empty for the value itself.
-    pub path: String,
+    pub(crate) path: String,
     /// JSON pointer into the schema, to the keyword that was not met.
-    pub schema_pointer: String,
+    pub(crate) schema_pointer: String,
     /// What was expected. Never contains a part of the value except the names of its properties.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 impl fmt::Display for Violation {
@@ -41,11 +41,11 @@ impl fmt::Display for Violation {
 
 /// All that is wrong with a value, at most [`MAX_VIOLATIONS`] places.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violations {
+pub(crate) struct Violations {
     /// In the order the schema names them; never empty.
-    pub list: Vec<Violation>,
+    pub(crate) list: Vec<Violation>,
     /// Whether there were more than are listed.
-    pub more: bool,
+    pub(crate) more: bool,
 }
 
 impl Violations {

@@ -1,19 +1,13 @@
 //! Schemas as plugins send them: the odd, the old, the broken and the hostile.
 //!
 //! Owns the promises of requirements 15, 45 and 58-61. Needs no plugin: schemas and values are given as text.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
-#![allow(clippy::print_stdout, reason = "figures that are too unsteady to assert are shown")]
 
-#[path = "schemas/cases.rs"]
 mod cases;
-#[path = "schemas/hostile.rs"]
 mod hostile;
-#[path = "schemas/network.rs"]
 mod network;
-#[path = "schemas/real.rs"]
 mod real;
 
-use plugward_host::schema::{Compiled, SchemaFault, Use, Violations, compile};
+use super::{Compiled, SchemaFault, Use, Violations, compile};
 use serde_json::value::RawValue;
 
 fn raw(text: &str) -> Box<RawValue> {

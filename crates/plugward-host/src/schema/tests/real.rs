@@ -1,10 +1,12 @@
 //! The schemas of a thousand published tools, texts removed.
 
-use plugward_host::schema::{ToolSchema, Use, compile};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
-const REAL: &str = include_str!("../data/real-tool-schemas.jsonl");
+use super::{Use, compile};
+use crate::schema::ToolSchema;
+
+const REAL: &str = include_str!("../../../tests/data/real-tool-schemas.jsonl");
 
 /// Generates no value deeper than this; recursive schemas have no end.
 const MAX_DEPTH: u32 = 4;

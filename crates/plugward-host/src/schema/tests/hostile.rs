@@ -5,9 +5,8 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use plugward_host::schema::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH, Use, compile};
-
-use super::{check, fault, input, raw};
+use super::{Use, check, compile, fault, input, raw};
+use crate::schema::compile::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 
 /// Far above what anything here takes on a busy machine, far below what it takes unbounded.
 const SOON: Duration = Duration::from_secs(20);
