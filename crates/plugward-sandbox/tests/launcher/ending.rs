@@ -191,6 +191,18 @@ pub(crate) fn killed_host_wakes_a_stopped_launcher() {
     wait_for("launcher and plugin are gone", || !alive(launcher) && !alive(plugin));
 }
 
+/// With the launcher killed and the host unable to act, the kernel is what is left to end the plugin.
+pub(crate) fn main_process_does_not_outlive_its_launcher() {
+    let (mut host, launcher, plugin) = start_stand_in(IDLE, &[]);
+    signal(host.id(), "STOP");
+    wait_for("the host is stopped", || state(host.id()) == Some('T'));
+    assert!(alive(plugin));
+    signal(launcher, "KILL");
+    wait_for("the plugin is gone", || !alive(plugin));
+    host.kill().unwrap();
+    host.wait().unwrap();
+}
+
 // Requirement 97: an early return in the host drops the handle; that alone must be enough.
 pub(crate) fn dropped_handle_kills_the_tree() {
     let folder = tempfile::tempdir().unwrap();

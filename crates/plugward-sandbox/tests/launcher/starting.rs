@@ -5,7 +5,10 @@ use std::{
     io::Write,
     os::{
         fd::AsRawFd,
-        unix::fs::{PermissionsExt, symlink},
+        unix::{
+            fs::{PermissionsExt, symlink},
+            process::CommandExt,
+        },
     },
     path::Path,
     process::{Command, Stdio},
@@ -170,6 +173,25 @@ pub(crate) fn launcher_shows_nothing_of_the_specification() {
     assert_eq!(fs::read_to_string(format!("/proc/{launcher}/comm")).unwrap(), "plugward-launch\n");
     drop(stdin);
     assert!(process.wait_blocking(PATIENCE).unwrap().tree_gone);
+}
+
+/// The launcher has read the plugin's secrets, and another plugin of the same user must not read them there. Root could
+/// read everything, so the host of this test is an ordinary user.
+pub(crate) fn launcher_memory_is_closed_to_its_plugin() {
+    const NOBODY: u32 = 65_534;
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("host");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let script = "head -c 0 /proc/$$/mem && echo own; head -c 0 /proc/$PPID/mem 2>/dev/null && echo launcher";
+    let mut host = Command::new(program);
+    host.args(stand_in_command(script, &[]).get_args()).stdin(Stdio::null());
+    if rustix::process::geteuid().is_root() {
+        host.uid(NOBODY);
+    }
+    let output = String::from_utf8(host.output().unwrap().stdout).unwrap();
+    // The first line is the control: an ordinary process of the same user is open.
+    assert_eq!(output.lines().skip(1).collect::<Vec<_>>(), ["own"]);
 }
 
 // Requirement 29 and the start steps: a person must read which step failed, on which path, and why.
