@@ -64,6 +64,7 @@ impl Inner {
         wanted: Option<&str>,
     ) -> Result<(PluginRow, ParsedManifest), HostError> {
         let found = package::locate(source).map_err(|error| package_error(&error))?;
+        self.refuse_own_home(&found.dir, given)?;
         let text = package::read_manifest(&found.manifest_path).map_err(|error| package_error(&error))?;
         let file = found.manifest_path.display().to_string();
         let parsed = parse_manifest(&text, &file).map_err(|error| {
@@ -113,6 +114,20 @@ impl Inner {
             last_error: None,
         };
         Ok((row, parsed))
+    }
+
+    /// A package that holds this host's own home would be copied into itself.
+    fn refuse_own_home(&self, package: &Path, given: &str) -> Result<(), HostError> {
+        let is_within = match (self.config.home.canonicalize(), package.canonicalize()) {
+            (Ok(home), Ok(package)) => home.starts_with(package),
+            _ => false,
+        };
+        if !is_within {
+            return Ok(());
+        }
+        let message = format!("package `{}` holds the home of plugward itself", plugward_policy::visible(given));
+        Err(HostError::new(ErrorCode::PluginPackageInvalid, message)
+            .with_hint("put the manifest and its files into a folder of their own"))
     }
 
     fn check_manifest(&self, parsed: &ParsedManifest, wanted: Option<&str>) -> Result<(), HostError> {
