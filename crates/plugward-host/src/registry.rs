@@ -89,12 +89,20 @@ pub(crate) struct Registry {
     naming: Naming,
     entries: Mutex<BTreeMap<PluginId, Entry>>,
     current: RwLock<Arc<Snapshot>>,
+    /// Names of all known tools, callable or not.
+    names: RwLock<Arc<ExposedNames>>,
     changed: watch::Sender<u64>,
 }
 
 impl Registry {
     pub(crate) fn new(naming: Naming) -> Self {
-        Self { naming, entries: Mutex::default(), current: RwLock::default(), changed: watch::Sender::new(0) }
+        Self {
+            naming,
+            entries: Mutex::default(),
+            current: RwLock::default(),
+            names: RwLock::default(),
+            changed: watch::Sender::new(0),
+        }
     }
 
     /// The tools that can be called now.
@@ -114,6 +122,7 @@ impl Registry {
             entries.entry(plugin.clone()).or_insert_with(|| Entry { rank, known: Vec::new(), tools: Vec::new() });
         entry.rank = rank;
         entry.known = known;
+        self.rename(&entries);
     }
 
     /// Checks ids for a plugin that is about to start (requirement 39: before any process).
@@ -157,18 +166,25 @@ impl Registry {
     /// Forgets a plugin.
     pub(crate) fn forget(&self, plugin: &PluginId) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.remove(plugin).is_some_and(|entry| !entry.tools.is_empty()) {
-            self.rebuild(&entries);
+        match entries.remove(plugin) {
+            Some(entry) if !entry.tools.is_empty() => self.rebuild(&entries),
+            _ => drop(self.rename(&entries)),
         }
     }
 
     /// Exposed names of all known tools, callable or not.
-    pub(crate) fn exposed_names(&self) -> ExposedNames {
-        exposed_names(self.naming, &self.entries.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn exposed_names(&self) -> Arc<ExposedNames> {
+        Arc::clone(&self.names.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn rename(&self, entries: &BTreeMap<PluginId, Entry>) -> Arc<ExposedNames> {
+        let names = Arc::new(exposed_names(self.naming, entries));
+        *self.names.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&names);
+        names
     }
 
     fn rebuild(&self, entries: &BTreeMap<PluginId, Entry>) {
-        let names = exposed_names(self.naming, entries);
+        let names = self.rename(entries);
         let mut order: Vec<(&PluginId, &Entry)> = entries.iter().collect();
         order.sort_by(|(a_id, a), (b_id, b)| a.rank.cmp(&b.rank).then_with(|| a_id.cmp(b_id)));
         let mut snapshot = Snapshot::default();
@@ -211,13 +227,38 @@ fn conflicts(entries: &BTreeMap<PluginId, Entry>, plugin: &PluginId, ids: &[Tool
     Ok(())
 }
 
-/// The exposed name of every known tool.
-pub(crate) struct ExposedNames(HashMap<ToolId, String>);
+/// The exposed name of every known tool, and the way back.
+#[derive(Default)]
+pub(crate) struct ExposedNames {
+    exposed: HashMap<ToolId, String>,
+    by_exposed: HashMap<String, ToolId>,
+    by_id: HashMap<String, ToolId>,
+}
 
 impl ExposedNames {
+    fn new(names: Vec<plugward_policy::ExposedName>) -> Self {
+        let mut all = Self::default();
+        for name in names {
+            all.by_exposed.insert(name.exposed.clone(), name.tool.clone());
+            all.by_id.insert(name.tool.to_string(), name.tool.clone());
+            all.exposed.insert(name.tool, name.exposed);
+        }
+        all
+    }
+
     /// The name MCP clients see for a tool.
     pub(crate) fn exposed(&self, id: &ToolId) -> Option<&str> {
-        self.0.get(id).map(String::as_str)
+        self.exposed.get(id).map(String::as_str)
+    }
+
+    /// The tool with this exposed name.
+    pub(crate) fn by_exposed(&self, name: &str) -> Option<&ToolId> {
+        self.by_exposed.get(name)
+    }
+
+    /// The tool with this id.
+    pub(crate) fn by_id(&self, id: &str) -> Option<&ToolId> {
+        self.by_id.get(id)
     }
 }
 
@@ -242,5 +283,5 @@ fn exposed_names(naming: Naming, entries: &BTreeMap<PluginId, Entry>) -> Exposed
         tracing::warn!("{clash}");
         expose(&sets, NamingMode::Prefixed)
     });
-    ExposedNames(names.unwrap_or_default().into_iter().map(|name| (name.tool, name.exposed)).collect())
+    ExposedNames::new(names.unwrap_or_default())
 }

@@ -120,16 +120,18 @@ pub(crate) struct CallPath {
 
 impl CallPath {
     /// Runs a call through all stages; always returns, within the tool's limits (invariant 3).
-    pub(crate) async fn call(&self, request: CallRequest) -> CallReport {
+    ///
+    /// `absent` says why a tool that is known is not callable now, if the caller may know.
+    pub(crate) async fn call(&self, request: CallRequest, absent: impl Fn(&ToolId) -> Option<String>) -> CallReport {
         let mut span = SpanDraft::start(&request);
         let snapshot = self.registry.snapshot();
-        let (found, name) = match &request.tool {
-            ToolSelector::Id(name) => (snapshot.by_id(name), name),
-            ToolSelector::Exposed(name) => (snapshot.by_exposed(name), name),
+        let found = match &request.tool {
+            ToolSelector::Id(name) => snapshot.by_id(name),
+            ToolSelector::Exposed(name) => snapshot.by_exposed(name),
         };
         let outcome = match found {
             _ if self.stopping.is_cancelled() => Err(CallFailure::Stopping),
-            None => Err(CallFailure::ToolNotFound { name: visible_name(name) }),
+            None => Err(self.not_callable(&request.tool, absent)),
             Some(tool) => self.run(tool, request, &mut span).await,
         };
         let report = CallReport {
@@ -140,6 +142,19 @@ impl CallPath {
         };
         self.store.record_span(span.finish(&report));
         report
+    }
+
+    /// A tool of a plugin that fell over, or one that is held, is not the same as one nobody has heard of.
+    fn not_callable(&self, tool: &ToolSelector, absent: impl Fn(&ToolId) -> Option<String>) -> CallFailure {
+        let names = self.registry.exposed_names();
+        let (known, name) = match tool {
+            ToolSelector::Id(name) => (names.by_id(name), name),
+            ToolSelector::Exposed(name) => (names.by_exposed(name), name),
+        };
+        match known.and_then(absent) {
+            Some(reason) => CallFailure::Unavailable { reason },
+            None => CallFailure::ToolNotFound { name: visible_name(name) },
+        }
     }
 
     async fn run(

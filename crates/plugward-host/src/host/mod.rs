@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use plugward_policy::{GrantSet, PermissionName, PluginId, parse_manifest};
+use plugward_policy::{GrantSet, PermissionName, PluginId, ToolId, parse_manifest};
 use plugward_store::{PluginRow, Store, StoreError};
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -69,7 +69,7 @@ impl Host {
         let store = tokio::task::spawn_blocking(move || Store::open(&home))
             .await
             .map_err(|_| HostError::internal("opening the home"))?
-            .map_err(store_error)?;
+            .map_err(|error| store_error(&error))?;
         let environment = HostEnvironment::from_pairs(config.host_environment.iter().cloned());
         let path = CallPath {
             registry: Registry::new(config.naming),
@@ -96,7 +96,7 @@ impl Host {
 
     /// Runs a tool; the only way there is.
     pub async fn call(&self, request: CallRequest) -> CallReport {
-        self.inner.path.call(request).await
+        self.inner.path.call(request, |tool| self.inner.why_absent(tool)).await
     }
 
     /// What happens, as it happens.
@@ -189,7 +189,7 @@ impl Inner {
         tokio::task::spawn_blocking(move || work(&inner))
             .await
             .map_err(|_| HostError::internal("using the store"))?
-            .map_err(store_error)
+            .map_err(|error| store_error(&error))
     }
 
     pub(crate) fn plugin(&self, id: &str) -> Result<Arc<Plugin>, HostError> {
@@ -210,6 +210,23 @@ impl Inner {
 
     pub(crate) fn plugin_changed(&self, plugin: &Plugin) {
         self.events.send(HostEvent::PluginChanged(plugin.id.clone()));
+    }
+
+    /// Why a known tool cannot be called at this moment; none for tools that are not to be known of.
+    fn why_absent(&self, tool: &ToolId) -> Option<String> {
+        let plugin = self.plugin(tool.plugin().as_str()).ok()?;
+        let state = plugin.state();
+        if !state.row.enabled {
+            return None;
+        }
+        if state.running.is_none() {
+            return Some(state.detail.clone());
+        }
+        let is_held = state.held.iter().any(|held| held.remote_name == tool.name().as_str());
+        is_held.then(|| {
+            let id = &plugin.id;
+            format!("its definition changed since it was approved; a person has to look at it: `plugward review {id}`")
+        })
     }
 
     pub(crate) async fn remember_error(self: &Arc<Self>, plugin: &Plugin, error: &str) {
@@ -260,7 +277,7 @@ fn grant_set(names: &[String]) -> GrantSet {
 }
 
 /// The one place where failures of the store get a code.
-pub(crate) fn store_error(error: StoreError) -> HostError {
+pub(crate) fn store_error(error: &StoreError) -> HostError {
     let message = error.to_string();
     match error {
         StoreError::HomeInUse { .. } => HostError::new(ErrorCode::HomeInUse, message)

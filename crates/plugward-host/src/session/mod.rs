@@ -112,6 +112,7 @@ impl Shared {
 }
 
 /// What a session needs to know of the manifest.
+#[derive(Clone, Copy)]
 pub(crate) struct SessionSettings {
     pub(crate) max_message_bytes: usize,
     /// Every broken rule ends the conversation; otherwise what can be survived is survived and counted.
