@@ -1,0 +1,130 @@
+//! The client end of the control socket.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::operation::{Notice, Operation, Outcome};
+use super::socket::{ANSWER_BYTES_MAX, Frame, Request, SocketAddress, is_same_user, read_line, write_line};
+use super::{CONTROL_VERSION, Failure};
+use crate::exit::Exit;
+use plugward_host::{ErrorCode, HostError};
+
+/// A serving process says hello at once; one that does not within this time hangs.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum ConnectError {
+    /// Nobody serves this home.
+    NobodyThere,
+    /// Somebody does, and it does not work.
+    Failed(Failure),
+}
+
+/// A serving process that said hello.
+#[derive(Debug)]
+pub(crate) struct Client {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+}
+
+impl Client {
+    /// Connects to the process that serves `home`.
+    pub(crate) async fn connect(home: &Path) -> Result<Self, ConnectError> {
+        let nobody = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory)
+        };
+        let address = match SocketAddress::of(home) {
+            Ok(address) => address,
+            Err(error) if nobody(&error) => return Err(ConnectError::NobodyThere),
+            Err(error) => return Err(ConnectError::Failed(broken(&error))),
+        };
+        let stream = match UnixStream::connect(address.path()).await {
+            Ok(stream) => stream,
+            Err(error) if nobody(&error) => return Err(ConnectError::NobodyThere),
+            Err(error) => return Err(ConnectError::Failed(broken(&error))),
+        };
+        Self::greet(stream).await.map_err(ConnectError::Failed)
+    }
+
+    async fn greet(stream: UnixStream) -> Result<Self, Failure> {
+        if !is_same_user(&stream).map_err(|error| broken(&error))? {
+            let message = "control socket of the home belongs to a process of another user";
+            return Err(Failure::coded(ErrorCode::HomeUnusable, message));
+        }
+        let (reader, writer) = stream.into_split();
+        let mut reader = BufReader::new(reader);
+        let hello = tokio::time::timeout(HELLO_LIMIT, read_line(&mut reader, ANSWER_BYTES_MAX)).await;
+        let silent = || {
+            Failure::coded(ErrorCode::HomeInUse, "the running `plugward serve` does not answer on its control socket")
+                .with_hint("see `plugward doctor` for its process id, and end it")
+        };
+        match hello.map_err(|_| silent())?.map_err(|error| broken(&error))? {
+            Some(Frame::Hello { control_version: CONTROL_VERSION, .. }) => Ok(Self { reader, writer }),
+            Some(Frame::Hello { version, pid, .. }) => {
+                let message = format!("the running `plugward serve` (process {pid}) has the other version {version}");
+                Err(Failure::coded(ErrorCode::HomeInUse, message).with_hint("stop it, and start it again"))
+            }
+            Some(Frame::Failed(failure)) => Err(failure),
+            Some(_) | None => Err(silent()),
+        }
+    }
+
+    /// Runs one operation. Dropping the future, or `stop`, ends it on the other side as well.
+    pub(crate) async fn run(
+        mut self,
+        operation: Operation,
+        notices: &mpsc::Sender<Notice>,
+        stop: &CancellationToken,
+    ) -> Result<Outcome, Failure> {
+        let request = Request { control_version: CONTROL_VERSION, operation };
+        write_line(&mut self.writer, &request).await.map_err(|error| broken(&error))?;
+        let mut stopping = false;
+        loop {
+            let frame = tokio::select! {
+                frame = read_line(&mut self.reader, ANSWER_BYTES_MAX) => frame,
+                () = stop.cancelled(), if !stopping => {
+                    // The end of our side is the sign to stop; the answer still comes.
+                    stopping = true;
+                    let _ = self.writer.shutdown().await;
+                    continue;
+                }
+            };
+            match frame.map_err(|error| broken(&error))? {
+                Some(Frame::Notice(notice)) => {
+                    let _ = notices.send(notice).await;
+                }
+                Some(Frame::Done(outcome)) => return Ok(outcome),
+                Some(Frame::Failed(failure)) => return Err(failure),
+                Some(Frame::Hello { .. }) => return Err(HostError::internal("a second hello").into()),
+                None if stopping => return Ok(Outcome::Done),
+                None => {
+                    return Err(Failure::coded(ErrorCode::HostStopping, "the running `plugward serve` ended meanwhile"));
+                }
+            }
+        }
+    }
+
+    /// Turns the connection into an MCP stream.
+    pub(crate) async fn into_mcp(mut self) -> Result<(BufReader<OwnedReadHalf>, OwnedWriteHalf), Failure> {
+        let request = Request { control_version: CONTROL_VERSION, operation: Operation::Mcp };
+        write_line(&mut self.writer, &request).await.map_err(|error| broken(&error))?;
+        match read_line(&mut self.reader, ANSWER_BYTES_MAX).await.map_err(|error| broken(&error))? {
+            Some(Frame::Done(Outcome::Mcp)) => Ok((self.reader, self.writer)),
+            Some(Frame::Failed(failure)) => Err(failure),
+            Some(_) | None => Err(HostError::internal("opening an MCP session").into()),
+        }
+    }
+}
+
+fn broken(error: &io::Error) -> Failure {
+    let message = format!("conversation with the running `plugward serve` failed: {error}");
+    Failure::new(Exit::Failure, ErrorCode::Internal.as_str(), message)
+}
