@@ -27,6 +27,12 @@ impl Host {
         Ok(views)
     }
 
+    /// All plugins in the order they were installed, at once: without a look at their packages, so `approved` only says
+    /// whether a plugin runs.
+    pub fn overview(&self) -> Vec<PluginView> {
+        self.inner.all().iter().map(|plugin| self.inner.view(plugin)).collect()
+    }
+
     /// One plugin.
     pub async fn plugin(&self, id: &str) -> Result<PluginView, HostError> {
         let plugin = self.inner.plugin(id)?;

@@ -1,18 +1,62 @@
-//! Our MCP server face. Stub until its owner fills it.
+//! Our MCP server face: all approved tools of all plugins as one server over a byte stream.
+//!
+//! ```text
+//! client --bytes--> driver --Connection--> one task per request --> Host::call --> plugin
+//!        <--bytes--        <----- answers, progress, notices <-----
+//! ```
+//!
+//! Owns the methods a client may use, one file each, and the mapping of [`CallFailure`](plugward_host::CallFailure) to
+//! JSON-RPC and tool results. The rules of the wire (ids, batches, malformed lines, versions) are
+//! [`plugward_protocol`]'s; what a call does is [`plugward_host`]'s. Refuses to change what a plugin said: definitions,
+//! arguments and results pass as the text they arrived as, apart from the tool's name (case B034).
+
+mod driver;
+mod empty_lists;
+mod initialize;
+mod instructions;
+mod notices;
+mod output;
+#[cfg(test)]
+mod tests;
+mod tools_call;
+mod tools_list;
+
+use std::time::Duration;
 
 use plugward_host::Host;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Options of one MCP session.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Options {}
+/// How long the first `tools/list` waits for plugins that are starting. Clients list right after the handshake and
+/// many never list again, so a short wait spares them an empty list; a longer one would let a plugin that hangs hold up
+/// the others (case B036).
+pub(crate) const FIRST_LIST_WAIT: Duration = Duration::from_secs(2);
 
-/// Serves one MCP client until its end of the stream closes and all answers are flushed.
+/// Options of one MCP session.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// Name of the client in traces and decisions, in place of the one it gives itself.
+    pub(crate) label: Option<String>,
+    /// How long the first `tools/list` waits for plugins that are starting.
+    pub(crate) first_list_wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { label: None, first_list_wait: FIRST_LIST_WAIT }
+    }
+}
+
+/// Serves one MCP client until it closes its end and every request it sent is answered (case B086).
+///
+/// The session ends early when the client goes away or does not read. Dropping the future cancels the calls under way.
+///
+/// # Errors
+/// When the client does not read what is sent to it; the text says so.
 pub(crate) async fn serve(
-    _host: Host,
-    _reader: impl AsyncRead + Send + Unpin + 'static,
-    _writer: impl AsyncWrite + Send + Unpin + 'static,
-    _options: Options,
+    host: Host,
+    reader: impl AsyncRead + Send + Unpin + 'static,
+    writer: impl AsyncWrite + Send + Unpin + 'static,
+    options: Options,
 ) -> anyhow::Result<()> {
-    anyhow::bail!("the MCP server face is not built yet")
+    driver::Driver::new(host, options, driver::Limits::default()).run(reader, writer).await
 }

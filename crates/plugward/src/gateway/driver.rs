@@ -1,0 +1,421 @@
+//! The task of one session: moves bytes between a client and the [`Connection`], and starts a task per request.
+//!
+//! Owns the tables of requests under way and the end of a session. One task reads, writes and keeps time and never
+//! waits for a request, so that a slow call delays no other (case B043). Everything in it is bounded: requests by the
+//! connection's table, answers by its queue, and a client that stops reading stops being read. Refuses to know methods
+//! beyond sending each to its file.
+//!
+//! ```text
+//! serving --end of input--> finishing: no more reading, requests under way end, answers are written
+//!                           finishing --all written, or the limit--> over
+//! serving or finishing --client went away, or does not read--> over
+//! ```
+
+use std::collections::HashMap;
+use std::hash::RandomState;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plugward_host::Host;
+use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
+use plugward_protocol::{Connection, ConnectionConfig, Event, PeerFault, RequestId, RpcError, SendError};
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{Id as TaskId, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::notices::Notices;
+use super::output::Output;
+use super::tools_call::{self, Call, Note};
+use super::tools_list::{self, Listing};
+use super::{Options, empty_lists, initialize};
+
+/// Bytes read at once.
+const READ_CHUNK_BYTES: usize = 64 * 1024;
+
+/// Bytes taken from the connection before they are written; more stay there, counted against its bound.
+const WRITE_CHUNK_BYTES: usize = 64 * 1024;
+
+/// Progress notes of all calls on their way to the driver.
+const MAX_WAITING_NOTES: usize = 64;
+
+/// Limits of a session that are not the connection's.
+#[derive(Debug, Clone)]
+pub(super) struct Limits {
+    /// The connection's own.
+    pub(super) connection: ConnectionConfig,
+    /// Tasks at once. Twice the requests in flight: cancelled ones leave the connection's table before their task has
+    /// ended.
+    pub(super) tasks: usize,
+    /// Time for requests under way after the client closed its end (case B086).
+    pub(super) finish: Duration,
+    /// Time after that for the answers to be written.
+    pub(super) last_words: Duration,
+    /// How long a client may leave half of the queue unread before it counts as gone. Above a breakpoint in a debugger
+    /// or a suspended laptop's wake-up, below the patience of whoever looks at a hung session.
+    pub(super) stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let connection = ConnectionConfig::server();
+        Self {
+            tasks: 2 * connection.max_inbound_in_flight,
+            connection,
+            finish: Duration::from_secs(5),
+            last_words: Duration::from_secs(2),
+            stall: Duration::from_secs(60),
+        }
+    }
+}
+
+type Answer = Result<Box<RawValue>, RpcError>;
+
+/// What the task of a request brings back.
+enum Outcome {
+    Answered(Answer),
+    Listed(Arc<Listing>),
+}
+
+/// A request under way.
+struct UnderWay {
+    task: TaskId,
+    cancel: CancellationToken,
+}
+
+/// Where the session stands.
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    Serving,
+    /// The client closed its end; `give_up_at` ends the requests, `over_at` the session.
+    Finishing {
+        give_up_at: Instant,
+        over_at: Instant,
+        gave_up: bool,
+    },
+}
+
+/// One session.
+pub(super) struct Driver {
+    host: Host,
+    options: Options,
+    limits: Limits,
+    connection: Connection,
+    caller: String,
+    phase: Phase,
+    tasks: JoinSet<Outcome>,
+    requests: HashMap<TaskId, RequestId>,
+    under_way: HashMap<RequestId, UnderWay>,
+    notes_in: mpsc::Sender<Note>,
+    notes_out: mpsc::Receiver<Note>,
+    notices: Notices,
+    tools_version: watch::Receiver<u64>,
+    listing: Option<Arc<Listing>>,
+    hashing: RandomState,
+    output: Output,
+    stalled_since: Option<Instant>,
+}
+
+impl Driver {
+    pub(super) fn new(host: Host, options: Options, limits: Limits) -> Self {
+        let (notes_in, notes_out) = mpsc::channel(MAX_WAITING_NOTES);
+        Self {
+            connection: Connection::new(limits.connection.clone()),
+            caller: initialize::caller(options.label.as_deref()),
+            phase: Phase::Serving,
+            tasks: JoinSet::new(),
+            requests: HashMap::new(),
+            under_way: HashMap::new(),
+            notes_in,
+            notes_out,
+            notices: Notices::default(),
+            tools_version: host.tools_version(),
+            listing: None,
+            hashing: RandomState::new(),
+            output: Output::default(),
+            stalled_since: None,
+            host,
+            options,
+            limits,
+        }
+    }
+
+    /// Runs the session to its end.
+    pub(super) async fn run(
+        mut self,
+        mut reader: impl AsyncRead + Unpin,
+        mut writer: impl AsyncWrite + Unpin,
+    ) -> anyhow::Result<()> {
+        let end = self.serve(&mut reader, &mut writer).await;
+        self.cancel_all();
+        // Plugins learn that nobody waits any more, and traces of what was cut off.
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(self.limits.last_words, ended).await;
+        end
+    }
+
+    async fn serve(
+        &mut self,
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> anyhow::Result<()> {
+        let mut chunk = vec![0; READ_CHUNK_BYTES];
+        loop {
+            self.fill_output();
+            if self.is_over() {
+                return Ok(());
+            }
+            let due_at = self.next_due();
+            tokio::select! {
+                read = reader.read(&mut chunk), if self.may_read() => self.take_input(read, &chunk),
+                written = self.output.advance(writer), if self.output.is_pending() => {
+                    if let Err(error) = written {
+                        tracing::info!("the client closed its end: {error}");
+                        return Ok(());
+                    }
+                    self.stalled_since = None;
+                }
+                Some(joined) = self.tasks.join_next_with_id() => self.take_outcome(joined),
+                Some(note) = self.notes_out.recv() => self.hand_on(note),
+                Ok(()) = self.tools_version.changed() => self.notices.changed(Instant::now()),
+                () = sleep_until(due_at) => self.handle_time()?,
+            }
+            self.handle_events()?;
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        matches!(self.phase, Phase::Serving) && self.tasks.len() < self.limits.tasks && !self.connection.is_backlogged()
+    }
+
+    fn is_over(&self) -> bool {
+        let Phase::Finishing { over_at, .. } = self.phase else { return false };
+        if self.tasks.is_empty() && !self.output.is_pending() {
+            return true;
+        }
+        let is_late = Instant::now() >= over_at;
+        if is_late {
+            let unread = self.output.waiting_bytes() + self.connection.queued_bytes();
+            tracing::warn!("the session ends with {} requests unfinished and {unread} bytes unread", self.tasks.len());
+        }
+        is_late
+    }
+
+    fn take_input(&mut self, read: io::Result<usize>, chunk: &[u8]) {
+        let now = Instant::now();
+        match read {
+            Ok(length) if length > 0 => self.connection.handle_input(now, &chunk[..length]),
+            ended => {
+                if let Err(error) = ended {
+                    tracing::info!("reading from the client failed, which ends its input: {error}");
+                }
+                self.connection.handle_input_closed(now);
+                let give_up_at = now + self.limits.finish;
+                let over_at = give_up_at + self.limits.last_words;
+                self.phase = Phase::Finishing { give_up_at, over_at, gave_up: false };
+            }
+        }
+    }
+
+    fn fill_output(&mut self) {
+        while self.output.waiting_bytes() < WRITE_CHUNK_BYTES {
+            match self.connection.poll_transmit() {
+                Some(line) => self.output.push(&line),
+                None => break,
+            }
+        }
+        if !self.connection.is_backlogged() {
+            self.stalled_since = None;
+        } else if self.stalled_since.is_none() {
+            self.stalled_since = Some(Instant::now());
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let stalled = self.stalled_since.map(|since| since + self.limits.stall);
+        let ending = match self.phase {
+            Phase::Serving => None,
+            Phase::Finishing { give_up_at, gave_up: false, .. } => Some(give_up_at),
+            Phase::Finishing { over_at, .. } => Some(over_at),
+        };
+        [stalled, ending, self.notices.due_at()].into_iter().flatten().min()
+    }
+
+    fn handle_time(&mut self) -> anyhow::Result<()> {
+        let now = Instant::now();
+        if self.stalled_since.is_some_and(|since| now >= since + self.limits.stall) {
+            anyhow::bail!(
+                "the client has read nothing for {} s while {} bytes wait for it",
+                self.limits.stall.as_secs_f32(),
+                self.connection.queued_bytes()
+            );
+        }
+        if let Phase::Finishing { give_up_at, gave_up, .. } = &mut self.phase
+            && !*gave_up
+            && now >= *give_up_at
+        {
+            *gave_up = true;
+            self.cancel_all();
+        }
+        if self.notices.take(now, || tools_list::fingerprint_now(&self.host, &self.hashing)) {
+            match self.connection.notify(methods::TOOLS_LIST_CHANGED, None) {
+                Ok(()) => {}
+                Err(SendError::QueueFull { .. }) => self.notices.unsent(now),
+                Err(error) => tracing::debug!("a notice was not sent: {error}"),
+            }
+        }
+        Ok(())
+    }
+
+    fn cancel_all(&self) {
+        for request in self.under_way.values() {
+            request.cancel.cancel();
+        }
+    }
+
+    fn handle_events(&mut self) -> anyhow::Result<()> {
+        while let Some(event) = self.connection.poll_event() {
+            match event {
+                Event::Initialize { id, client, .. } => {
+                    let name = self.options.label.as_deref().or(client.as_ref().map(|client| client.name.as_str()));
+                    self.caller = initialize::caller(name);
+                    let version = self.connection.accept_handshake(Instant::now(), &id, &initialize::hello(&self.host));
+                    let version = version.map_or("none", |version| version.as_str());
+                    tracing::info!(caller = %self.caller, version, "a client connected");
+                }
+                Event::Initialized => self.notices.confirmed(),
+                Event::Request { id, method, params } => self.start(id, &method, params.as_deref()),
+                Event::CancelRequested { id, .. } => {
+                    if let Some(request) = self.under_way.remove(&id) {
+                        request.cancel.cancel();
+                    }
+                }
+                Event::Fatal(fault @ PeerFault::NotReading { .. }) => {
+                    anyhow::bail!("the client does not read what is sent to it: {fault}");
+                }
+                Event::Fatal(fault) => anyhow::bail!("the client broke the protocol: {fault}"),
+                // We send no requests, and nothing depends on what else a client tells.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a request at once, or starts a task for it.
+    fn start(&mut self, id: RequestId, method: &str, params: Option<&RawValue>) {
+        let started = match method {
+            methods::TOOLS_LIST => self.list_tools(&id, params),
+            methods::TOOLS_CALL => self.call_tool(&id, params),
+            _ => Some(match empty_lists::answer(method) {
+                Some(empty) => Ok(empty),
+                None => Err(RpcError::method_not_found(method)),
+            }),
+        };
+        if let Some(answer) = started {
+            self.connection.respond(&id, answer);
+        }
+    }
+
+    fn list_tools(&mut self, id: &RequestId, params: Option<&RawValue>) -> Option<Answer> {
+        let cursor = match mcp::list_cursor(params) {
+            Ok(cursor) => cursor,
+            Err(fault) => return Some(Err(RpcError::new(codes::INVALID_PARAMS, fault.to_string()))),
+        };
+        if let Some(cursor) = cursor {
+            let page = self.listing.as_ref().ok_or_else(tools_list::unknown_cursor);
+            return Some(page.and_then(|listing| listing.page(Some(&cursor))));
+        }
+        let wait = self.listing.is_none().then_some(self.options.first_list_wait);
+        let list = tools_list::list(self.host.clone(), wait, self.hashing.clone());
+        let cancel = CancellationToken::new();
+        let given_up = cancel.clone();
+        self.spawn(id, cancel, async move {
+            tokio::select! {
+                listing = list => Outcome::Listed(listing),
+                () = given_up.cancelled() => Outcome::Answered(Err(tools_call::given_up())),
+            }
+        });
+        None
+    }
+
+    fn call_tool(&mut self, id: &RequestId, params: Option<&RawValue>) -> Option<Answer> {
+        let params = match CallParamsIn::parse(params) {
+            Ok(params) => params,
+            Err(fault) => return Some(Err(RpcError::new(codes::INVALID_PARAMS, fault.to_string()))),
+        };
+        let cancel = CancellationToken::new();
+        let call = Call {
+            host: self.host.clone(),
+            request: id.clone(),
+            params,
+            caller: self.caller.clone(),
+            start_wait: self.options.first_list_wait,
+            cancel: cancel.clone(),
+            notes: self.notes_in.clone(),
+        };
+        self.spawn(id, cancel, async move { Outcome::Answered(call.run().await) });
+        None
+    }
+
+    fn spawn(
+        &mut self,
+        id: &RequestId,
+        cancel: CancellationToken,
+        work: impl Future<Output = Outcome> + Send + 'static,
+    ) {
+        let task = self.tasks.spawn(work).id();
+        self.requests.insert(task, id.clone());
+        self.under_way.insert(id.clone(), UnderWay { task, cancel });
+    }
+
+    fn take_outcome(&mut self, joined: Result<(TaskId, Outcome), JoinError>) {
+        // Its notes were sent before its task ended; they go first.
+        while let Ok(note) = self.notes_out.try_recv() {
+            self.hand_on(note);
+        }
+        let (task, outcome) = match joined {
+            Ok((task, outcome)) => (task, outcome),
+            // A defect of ours costs one request its answer's content, never the answer.
+            Err(error) => {
+                let answer = Err(RpcError::new(codes::INTERNAL_ERROR, "plugward failed while it handled the request"));
+                (error.id(), Outcome::Answered(answer))
+            }
+        };
+        let Some(id) = self.requests.remove(&task) else { return };
+        match self.under_way.get(&id) {
+            // The id of a cancelled request may be in use by a newer one.
+            Some(newer) if newer.task != task => return,
+            Some(_) => drop(self.under_way.remove(&id)),
+            None => {}
+        }
+        let answer = match outcome {
+            Outcome::Answered(answer) => answer,
+            Outcome::Listed(listing) => {
+                self.notices.listed(Instant::now(), listing.fingerprint, listing.is_current(&self.host));
+                let first = listing.page(None);
+                self.listing = Some(listing);
+                first
+            }
+        };
+        // Not sent if the client cancelled the request; the connection then only forgets it.
+        self.connection.respond(&id, answer);
+    }
+
+    /// Hands a progress note on, unless its request has ended.
+    fn hand_on(&mut self, note: Note) {
+        if self.under_way.contains_key(&note.request)
+            && let Err(error) = self.connection.notify(methods::PROGRESS, Some(note.params))
+        {
+            tracing::debug!("a progress note was not handed on: {error}");
+        }
+    }
+}
+
+async fn sleep_until(due_at: Option<Instant>) {
+    match due_at {
+        Some(due_at) => tokio::time::sleep_until(due_at.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,1 @@
+//! Sessions over an in-memory stream.
