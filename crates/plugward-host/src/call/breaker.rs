@@ -12,7 +12,7 @@
 //! new generation, so that a call begun earlier changes nothing (C1, C3). Refuses to classify failures: the call path
 //! reports only those that speak against the plugin (C4).
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Failures in a row that open the breaker: more than a blip, fewer than an agent's patience.
@@ -34,10 +34,30 @@ enum State {
     HalfOpen,
 }
 
-/// Leave to call; hand it back with the outcome.
-#[derive(Debug, Clone, Copy)]
+/// Leave to call. Hand it back with the outcome; one that is dropped, because its caller went away, counts as
+/// [`Outcome::Unknown`], so that a probe nobody waits for does not keep the breaker half-open for ever.
+#[derive(Debug)]
+#[must_use]
 pub(crate) struct Pass {
+    breaker: Arc<Breaker>,
     generation: u64,
+    is_open: bool,
+}
+
+impl Pass {
+    /// Reports the end of the call.
+    pub(crate) fn report(mut self, now: Instant, outcome: Outcome) {
+        self.is_open = false;
+        self.breaker.settle(now, self.generation, outcome);
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.breaker.settle(Instant::now(), self.generation, Outcome::Unknown);
+        }
+    }
 }
 
 /// What the call path knows of a finished call.
@@ -52,6 +72,7 @@ pub(crate) enum Outcome {
 }
 
 /// The breaker.
+#[derive(Debug)]
 pub(crate) struct Breaker {
     inner: Mutex<(State, u64)>,
 }
@@ -64,25 +85,25 @@ impl Default for Breaker {
 
 impl Breaker {
     /// Asks for leave; the error is the time until a probe is let through.
-    pub(crate) fn admit(&self, now: Instant) -> Result<Pass, Duration> {
+    pub(crate) fn admit(self: &Arc<Self>, now: Instant) -> Result<Pass, Duration> {
+        let pass = |generation| Pass { breaker: Arc::clone(self), generation, is_open: true };
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         match inner.0 {
-            State::Closed { .. } => Ok(Pass { generation: inner.1 }),
+            State::Closed { .. } => Ok(pass(inner.1)),
             State::Open { until } => {
                 if now < until {
                     return Err(until - now);
                 }
                 *inner = (State::HalfOpen, inner.1 + 1);
-                Ok(Pass { generation: inner.1 })
+                Ok(pass(inner.1))
             }
             State::HalfOpen => Err(OPEN_FOR),
         }
     }
 
-    /// Reports the end of an admitted call.
-    pub(crate) fn report(&self, now: Instant, pass: Pass, outcome: Outcome) {
+    fn settle(&self, now: Instant, generation: u64, outcome: Outcome) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if pass.generation != inner.1 {
+        if generation != inner.1 {
             return;
         }
         let next = match (inner.0, outcome) {
@@ -110,62 +131,72 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    fn open(breaker: &Breaker, now: Instant) {
+    fn open(breaker: &Arc<Breaker>, now: Instant) {
         for _ in 0..FAILURE_THRESHOLD {
             let pass = breaker.admit(now).unwrap();
-            breaker.report(now, pass, Outcome::Failed);
+            pass.report(now, Outcome::Failed);
         }
     }
 
     #[test]
     fn it_opens_after_the_threshold_and_lets_a_single_probe_through() {
         // C1: three calls in half-open must not all run.
-        let (breaker, start) = (Breaker::default(), Instant::now());
+        let (breaker, start) = (Arc::<Breaker>::default(), Instant::now());
         open(&breaker, start);
         assert_eq!(breaker.admit(start).unwrap_err(), OPEN_FOR);
         let later = start + OPEN_FOR;
         let probe = breaker.admit(later).unwrap();
         assert!(breaker.admit(later).is_err() && breaker.admit(later).is_err());
-        breaker.report(later, probe, Outcome::Answered);
+        probe.report(later, Outcome::Answered);
         assert!(breaker.admit(later).is_ok() && !breaker.is_open());
     }
 
     #[test]
     fn a_failed_probe_opens_again_and_an_unknown_one_lets_the_next_call_probe() {
-        let (breaker, start) = (Breaker::default(), Instant::now());
+        let (breaker, start) = (Arc::<Breaker>::default(), Instant::now());
         open(&breaker, start);
         let later = start + OPEN_FOR;
         let probe = breaker.admit(later).unwrap();
-        breaker.report(later, probe, Outcome::Failed);
+        probe.report(later, Outcome::Failed);
         assert!(breaker.admit(later).is_err());
         let again = later + OPEN_FOR;
         let probe = breaker.admit(again).unwrap();
-        breaker.report(again, probe, Outcome::Unknown);
+        probe.report(again, Outcome::Unknown);
         assert!(breaker.admit(again).is_ok());
+    }
+
+    #[test]
+    fn a_probe_whose_caller_went_away_lets_the_next_call_probe() {
+        // A caller that hangs up during the probe must not switch the plugin off for good.
+        let (breaker, start) = (Arc::<Breaker>::default(), Instant::now());
+        open(&breaker, start);
+        let later = start + OPEN_FOR;
+        drop(breaker.admit(later).unwrap());
+        assert!(breaker.admit(later).is_ok());
     }
 
     #[test]
     fn a_call_from_before_a_change_of_state_changes_nothing() {
         // C3: stale results.
-        let (breaker, start) = (Breaker::default(), Instant::now());
+        let (breaker, start) = (Arc::<Breaker>::default(), Instant::now());
         let (stale_success, stale_failure) = (breaker.admit(start).unwrap(), breaker.admit(start).unwrap());
         open(&breaker, start);
         let later = start + OPEN_FOR;
         let probe = breaker.admit(later).unwrap();
-        breaker.report(later, stale_success, Outcome::Answered);
+        stale_success.report(later, Outcome::Answered);
         assert!(breaker.is_open());
-        breaker.report(later, stale_failure, Outcome::Failed);
-        breaker.report(later, probe, Outcome::Answered);
+        stale_failure.report(later, Outcome::Failed);
+        probe.report(later, Outcome::Answered);
         assert!(!breaker.is_open());
     }
 
     #[test]
     fn an_answer_in_between_starts_the_count_anew() {
-        let (breaker, now) = (Breaker::default(), Instant::now());
+        let (breaker, now) = (Arc::<Breaker>::default(), Instant::now());
         for round in 0..3 * FAILURE_THRESHOLD {
             let outcome = if round % FAILURE_THRESHOLD == 0 { Outcome::Answered } else { Outcome::Failed };
             let pass = breaker.admit(now).unwrap();
-            breaker.report(now, pass, outcome);
+            pass.report(now, outcome);
         }
         assert!(!breaker.is_open());
     }

@@ -36,7 +36,7 @@ use crate::session::{RequestError, Session, Timing, ToolCall};
 use admission::Admission;
 use asks::{AskEnd, Asks};
 use breaker::{Breaker, Outcome};
-use record::SpanDraft;
+use record::{Recording, SpanDraft};
 
 /// Progress may extend a call beyond its tool's timeout, up to this many times the timeout (spec: a hard maximum
 /// regardless of progress).
@@ -123,25 +123,18 @@ impl CallPath {
     ///
     /// `absent` says why a tool that is known is not callable now, if the caller may know.
     pub(crate) async fn call(&self, request: CallRequest, absent: impl Fn(&ToolId) -> Option<String>) -> CallReport {
-        let mut span = SpanDraft::start(&request);
         let snapshot = self.registry.snapshot();
         let found = match &request.tool {
             ToolSelector::Id(name) => snapshot.by_id(name),
             ToolSelector::Exposed(name) => snapshot.by_exposed(name),
         };
+        let mut recording = Recording::start(&self.store, &request, found.map(|tool| tool.id.clone()));
         let outcome = match found {
             _ if self.stopping.is_cancelled() => Err(CallFailure::Stopping),
             None => Err(self.not_callable(&request.tool, absent)),
-            Some(tool) => self.run(tool, request, &mut span).await,
+            Some(tool) => self.run(tool, request, &mut recording.span).await,
         };
-        let report = CallReport {
-            trace_id: span.trace_id().to_owned(),
-            tool: found.map(|tool| tool.id.clone()),
-            duration: span.elapsed(),
-            outcome,
-        };
-        self.store.record_span(span.finish(&report));
-        report
+        recording.end(outcome)
     }
 
     /// A tool of a plugin that fell over, or one that is held, is not the same as one nobody has heard of.
@@ -167,10 +160,8 @@ impl CallPath {
         let arguments = normalise(request.arguments)?;
         let arguments = validate(tool, arguments).await?;
         span.stage("validate");
-        let own_limit = tool.route.manifest.backend.tool_timeout;
-        let limit = request.timeout.map_or(own_limit, |timeout| timeout.min(own_limit));
-        // One limit covers everything that is not the plugin working: a person, the queue.
-        let waiting = self.permit(tool, &request.caller, limit, span);
+        let limits = Limits { own: tool.route.manifest.backend.tool_timeout, caller: request.timeout };
+        let waiting = self.permit(tool, &request.caller, &limits, span);
         let permits = tokio::select! {
             biased;
             () = request.cancel.cancelled() => return Err(CallFailure::Cancelled),
@@ -181,32 +172,31 @@ impl CallPath {
             tool.route.breaker.admit(Instant::now()).map_err(|retry_after| CallFailure::CircuitOpen { retry_after })?;
         span.stage("admit");
         let heard_before = tool.route.session.messages_in();
-        // Without a shorter limit of the caller, progress extends the call up to the hard maximum.
-        let hard = if request.timeout.is_some() { limit } else { limit * HARD_TIMEOUT_FACTOR };
         let call = ToolCall {
             name: tool.definition.name.to_string(),
             arguments: Some(arguments),
             meta: request.meta,
-            timing: Timing { idle: limit, hard },
+            timing: limits.left(span.elapsed()),
             progress: request.progress,
         };
         let answer = tool.route.session.call_tool(call, &request.cancel).await;
-        let outcome = self.judge(tool, answer, request.timeout.is_some());
+        let outcome = judge(tool, answer, &limits);
         let silent = tool.route.session.messages_in() == heard_before;
-        tool.route.breaker.report(Instant::now(), pass, verdict(&outcome, silent));
+        pass.report(Instant::now(), verdict(&outcome, silent));
         drop(permits);
         span.stage("plugin");
         outcome
     }
 
-    /// Decides, asks a person where the decision says so, and waits for a place.
+    /// Decides, asks a person where the decision says so, and waits for a place. One limit covers all of it.
     async fn permit(
         &self,
         tool: &RegisteredTool,
         caller: &str,
-        limit: Duration,
+        limits: &Limits,
         span: &mut SpanDraft,
     ) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit), CallFailure> {
+        let (begun, limit) = (Instant::now(), limits.shortest());
         self.decide(tool, caller, limit, span).await?;
         span.stage("decide");
         let full = |whose: &str, full: admission::QueueFull| CallFailure::Busy {
@@ -217,8 +207,8 @@ impl CallPath {
             let shared = self.admission.enter().await.map_err(|error| full("the host", error))?;
             Ok((own, shared))
         };
-        let timed_out = |_| CallFailure::TimedOut { limit, setting: "backend.tool_timeout_seconds" };
-        tokio::time::timeout(limit, queue).await.map_err(timed_out)?
+        let left = limit.saturating_sub(begun.elapsed());
+        tokio::time::timeout(left, queue).await.map_err(|_| limits.ran_out(limit))?
     }
 
     async fn decide(
@@ -262,33 +252,66 @@ impl CallPath {
             (Effect::Ask | Effect::Deny, _) => Err(CallFailure::Denied { reason: explain(&decision) }),
         }
     }
+}
 
-    fn judge(
-        &self,
-        tool: &RegisteredTool,
-        answer: Result<Box<RawValue>, RequestError>,
-        caller_limit: bool,
-    ) -> Result<ToolReply, CallFailure> {
-        let secrets = &tool.route.secrets;
-        match answer {
-            Ok(raw) => {
-                let max_bytes = usize::try_from(tool.route.manifest.backend.max_result_bytes).unwrap_or(usize::MAX);
-                result::accept(masked(secrets, raw), tool.definition.output.as_ref(), max_bytes)
+/// What the answer of a session is to the caller.
+fn judge(
+    tool: &RegisteredTool,
+    answer: Result<Box<RawValue>, RequestError>,
+    limits: &Limits,
+) -> Result<ToolReply, CallFailure> {
+    let secrets = &tool.route.secrets;
+    // Reasons quote what the plugin wrote when it is no message.
+    let clean = |reason: String| secrets.redact(&reason).into_owned();
+    match answer {
+        Ok(raw) => {
+            let max_bytes = usize::try_from(tool.route.manifest.backend.max_result_bytes).unwrap_or(usize::MAX);
+            result::accept(masked(secrets, raw), tool.definition.output.as_ref(), max_bytes)
+        }
+        Err(RequestError::TimedOut { limit }) => Err(limits.ran_out(limit)),
+        Err(RequestError::Cancelled) => Err(CallFailure::Cancelled),
+        Err(RequestError::Rejected(mut error)) => {
+            error.message = clean(error.message);
+            error.data = error.data.map(|data| masked(secrets, data));
+            Err(CallFailure::Rejected(error))
+        }
+        Err(RequestError::Invalid(reason)) => Err(CallFailure::ResultInvalid { reason: clean(reason) }),
+        Err(RequestError::TooLarge { bytes, limit }) => Err(CallFailure::ResultTooLarge { bytes, limit }),
+        Err(RequestError::RequestTooLarge { bytes, limit }) => Err(CallFailure::RequestTooLarge { bytes, limit }),
+        Err(RequestError::Unavailable(reason)) => Err(CallFailure::Unavailable { reason: clean(reason) }),
+    }
+}
+
+/// The limits of one call: the tool's own, and the caller's over everything (requirement 82).
+struct Limits {
+    own: Duration,
+    caller: Option<Duration>,
+}
+
+impl Limits {
+    fn shortest(&self) -> Duration {
+        self.caller.map_or(self.own, |caller| caller.min(self.own))
+    }
+
+    fn hardest(&self) -> Duration {
+        self.own.saturating_mul(HARD_TIMEOUT_FACTOR)
+    }
+
+    /// What the plugin has once `used` of the caller's time is gone. Progress extends a call beyond the tool's own
+    /// limit up to the hard maximum, and never beyond what the caller waits.
+    fn left(&self, used: Duration) -> Timing {
+        let left = self.caller.map(|caller| caller.saturating_sub(used));
+        let within = |limit: Duration| left.map_or(limit, |left| left.min(limit));
+        Timing { idle: within(self.own), hard: within(self.hardest()) }
+    }
+
+    /// The failure of a call for which `limit` was up: whose limit that was, a caller wants to know.
+    fn ran_out(&self, limit: Duration) -> CallFailure {
+        match self.caller {
+            Some(caller) if caller == limit || ![self.own, self.hardest()].contains(&limit) => {
+                CallFailure::TimedOut { limit: caller, setting: "timeout of the caller" }
             }
-            Err(RequestError::TimedOut { limit }) => {
-                let setting = if caller_limit { "timeout of the caller" } else { "backend.tool_timeout_seconds" };
-                Err(CallFailure::TimedOut { limit, setting })
-            }
-            Err(RequestError::Cancelled) => Err(CallFailure::Cancelled),
-            Err(RequestError::Rejected(mut error)) => {
-                error.message = secrets.redact(&error.message).into_owned();
-                error.data = error.data.map(|data| masked(secrets, data));
-                Err(CallFailure::Rejected(error))
-            }
-            Err(RequestError::Invalid(reason)) => Err(CallFailure::ResultInvalid { reason }),
-            Err(RequestError::TooLarge { bytes, limit }) => Err(CallFailure::ResultTooLarge { bytes, limit }),
-            Err(RequestError::RequestTooLarge { bytes, limit }) => Err(CallFailure::RequestTooLarge { bytes, limit }),
-            Err(RequestError::Unavailable(reason)) => Err(CallFailure::Unavailable { reason }),
+            _ => CallFailure::TimedOut { limit, setting: "backend.tool_timeout_seconds" },
         }
     }
 }

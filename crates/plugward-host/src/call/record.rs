@@ -5,14 +5,51 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use plugward_policy::Decision;
-use plugward_store::Span;
+use plugward_policy::{Decision, ToolId};
+use plugward_store::{Span, Store};
 use serde_json::{Map, Value, json};
 
-use super::{CallReport, CallRequest, ToolSelector, epoch_us, random_hex};
+use super::{CallReport, CallRequest, ToolReply, ToolSelector, epoch_us, random_hex};
+use crate::error::CallFailure;
 use crate::ids::parse_traceparent;
 use crate::raw_object::RawObject;
 use crate::registry::RegisteredTool;
+
+/// The record of one call: written when the call ends, and also when its caller goes away before that.
+pub(super) struct Recording<'a> {
+    store: &'a Store,
+    tool: Option<ToolId>,
+    pub(super) span: SpanDraft,
+    is_over: bool,
+}
+
+impl<'a> Recording<'a> {
+    pub(super) fn start(store: &'a Store, request: &CallRequest, tool: Option<ToolId>) -> Self {
+        Self { store, tool, span: SpanDraft::start(request), is_over: false }
+    }
+
+    /// Writes the record and gives the report.
+    pub(super) fn end(mut self, outcome: Result<ToolReply, CallFailure>) -> CallReport {
+        self.write(outcome)
+    }
+
+    fn write(&mut self, outcome: Result<ToolReply, CallFailure>) -> CallReport {
+        self.is_over = true;
+        let (trace_id, duration) = (self.span.trace_id().to_owned(), self.span.elapsed());
+        let report = CallReport { trace_id, tool: self.tool.take(), duration, outcome };
+        self.store.record_span(self.span.finish(&report));
+        report
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // What may have happened at the plugin must be found in the trace, even if nobody waited for it.
+            self.write(Err(CallFailure::Cancelled));
+        }
+    }
+}
 
 /// A span under way.
 pub(super) struct SpanDraft {
@@ -61,7 +98,7 @@ impl SpanDraft {
         Self { started: Instant::now(), span, attributes, events: Vec::new() }
     }
 
-    pub(super) fn trace_id(&self) -> &str {
+    fn trace_id(&self) -> &str {
         &self.span.trace_id
     }
 
@@ -87,7 +124,8 @@ impl SpanDraft {
         self.attributes.insert("plugward.decision.reason".to_owned(), json!(super::explain(decision)));
     }
 
-    pub(super) fn finish(mut self, report: &CallReport) -> Span {
+    /// The finished span; the draft is empty afterwards.
+    fn finish(&mut self, report: &CallReport) -> Span {
         let outcome = match &report.outcome {
             Ok(reply) => {
                 self.attributes.insert("plugward.result.bytes".to_owned(), json!(reply.result.get().len()));
@@ -105,7 +143,7 @@ impl SpanDraft {
                 let tool = self.span.tool.clone().unwrap_or_default();
                 self.attributes.insert("error.type".to_owned(), json!(failure.code().as_str()));
                 // What the plugin wrote into its error stays out of the trace, like its results.
-                if !matches!(failure, crate::error::CallFailure::Rejected(_)) {
+                if !matches!(failure, CallFailure::Rejected(_)) {
                     self.attributes.insert("error.message".to_owned(), json!(failure.message(&tool)));
                 }
                 failure.cause()
@@ -113,8 +151,8 @@ impl SpanDraft {
         };
         outcome.clone_into(&mut self.span.outcome);
         self.span.duration_us = u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX);
-        self.span.attributes_json = Value::Object(self.attributes).to_string();
-        self.span.events_json = Value::Array(self.events).to_string();
-        self.span
+        self.span.attributes_json = Value::Object(std::mem::take(&mut self.attributes)).to_string();
+        self.span.events_json = Value::Array(std::mem::take(&mut self.events)).to_string();
+        std::mem::take(&mut self.span)
     }
 }
