@@ -164,10 +164,13 @@ impl Inner {
         let row = plugin.state().row.clone();
         let record = plugin.id.to_string();
         self.blocking(move |inner| {
-            inner.path.store.remove_plugin(&record)?;
-            inner.path.store.set_setting(&disabled_key(&record), None)?;
-            inner.path.store.set_setting(&super::trust::offered_key(&record), None)?;
-            inner.path.store.set_setting(&super::trust::pinned_key(&record), None)
+            // One transaction: half a memory of a removed plugin would hold back its next installation.
+            inner.path.store.write(move |tx| {
+                tx.remove_plugin(&record)?;
+                tx.set_setting(&disabled_key(&record), None)?;
+                tx.set_setting(&super::trust::offered_key(&record), None)?;
+                tx.set_setting(&super::trust::pinned_key(&record), None)
+            })
         })
         .await?;
         self.plugins.write().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&plugin.id);
@@ -184,15 +187,20 @@ impl Inner {
         self.config.home.join(HOMES_DIR).join(id.as_str())
     }
 
-    /// Deletes package folders that no record refers to: what a crash left of an install or a remove.
+    /// Deletes packages and private homes that no record refers to: what a crash left of an install or a remove.
     pub(super) async fn sweep(self: &Arc<Self>) -> Result<(), HostError> {
         self.blocking(|inner| {
             let home = &inner.config.home;
-            let kept: BTreeSet<PathBuf> =
-                inner.path.store.plugins()?.iter().map(|row| inner.package_dir(row)).collect();
+            let kept: BTreeSet<PathBuf> = inner
+                .path
+                .store
+                .plugins()?
+                .iter()
+                .flat_map(|row| [inner.package_dir(row), home.join(HOMES_DIR).join(&row.id)])
+                .collect();
             remove_tree(&home.join(INCOMING_DIR));
-            let packages = std::fs::read_dir(home.join(PACKAGES_DIR)).into_iter().flatten().flatten();
-            for folder in packages.map(|entry| entry.path()).filter(|path| !kept.contains(path)) {
+            let folders = [PACKAGES_DIR, HOMES_DIR].map(|name| std::fs::read_dir(home.join(name)));
+            for folder in folders.into_iter().flatten().flatten().flatten().map(|entry| entry.path()).filter(|path| !kept.contains(path)) {
                 tracing::info!(folder = %folder.display(), "removing what is left of an unfinished install or remove");
                 remove_tree(&folder);
             }

@@ -27,7 +27,8 @@ impl Host {
         self.inner.operation(async move { inner.disable(&plugin).await }).await
     }
 
-    /// Restarts a plugin that is switched on; one that is not is refused (requirement 117).
+    /// Restarts a plugin that is switched on, or whose switching on failed; any other is refused (requirements 116,
+    /// 117).
     pub async fn restart(&self, id: &str) -> Result<HostView, HostError> {
         let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
         self.inner.operation(async move { inner.restart(&plugin).await }).await
@@ -36,9 +37,11 @@ impl Host {
     /// Starts every plugin that is switched on, each on its own (B036). Returns at once.
     pub fn start_enabled(&self) {
         for plugin in self.inner.all() {
-            if plugin.state().row.enabled {
+            let mut state = plugin.state();
+            if state.row.enabled && state.running.is_none() {
                 // Shown from now on, though it may have to wait for its turn.
-                plugin.state().status = PluginStatus::Starting;
+                state.status = PluginStatus::Starting;
+                drop(state);
                 let inner = Arc::clone(&self.inner);
                 self.inner.tasks.spawn(async move { inner.start_unattended(&plugin).await });
             }
@@ -113,15 +116,18 @@ impl Inner {
         };
         if !is_on {
             start::start(self, plugin).await?;
-            if let Err(error) = self.set_enabled(plugin, true).await {
-                // All or nothing: what could not be remembered is not left running.
-                stop::stop(self, plugin, Ladder::BROKEN).await;
-                plugin.state().set_error(plugward_policy::HostStatus::Error, error.message.clone());
-                return Err(error);
-            }
+            self.keep_enabled(plugin).await?;
         }
         self.plugin_changed(plugin);
         Ok(self.view(plugin))
+    }
+
+    /// All or nothing: what could not be remembered is not left running.
+    async fn keep_enabled(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
+        let Err(error) = self.set_enabled(plugin, true).await else { return Ok(()) };
+        stop::stop(self, plugin, Ladder::BROKEN).await;
+        plugin.state().set_error(plugward_policy::HostStatus::Error, error.message.clone());
+        Err(error)
     }
 
     async fn disable(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<PluginView, HostError> {
@@ -139,16 +145,20 @@ impl Inner {
     async fn restart(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<HostView, HostError> {
         let _operation = plugin.operation.lock().await;
         not_removed(plugin)?;
-        {
+        let was_enabled = {
             let mut state = plugin.state();
-            if !state.row.enabled {
+            if !state.row.enabled && state.status != PluginStatus::Error {
                 drop(state);
                 return Err(not_enabled(plugin));
             }
             state.backoff.reset();
-        }
+            state.row.enabled
+        };
         stop::stop(self, plugin, Ladder::ORDERLY).await;
         start::start(self, plugin).await?;
+        if !was_enabled {
+            self.keep_enabled(plugin).await?;
+        }
         Ok(self.host_view(plugin))
     }
 
@@ -166,13 +176,16 @@ impl Inner {
     pub(super) async fn set_enabled(self: &Arc<Self>, plugin: &Plugin, enabled: bool) -> Result<(), HostError> {
         let id = plugin.id.to_string();
         self.blocking(move |inner| {
-            let store = &inner.path.store;
-            store.set_setting(&disabled_key(&id), (!enabled).then_some("1"))?;
-            store.set_enabled(&id, enabled)?;
-            store.set_last_error(&id, None)
+            inner.path.store.write(move |tx| {
+                tx.set_setting(&disabled_key(&id), (!enabled).then_some("1"))?;
+                tx.set_enabled(&id, enabled)?;
+                tx.set_last_error(&id, None)
+            })
         })
         .await?;
-        plugin.state().row.enabled = enabled;
+        let mut state = plugin.state();
+        state.row.enabled = enabled;
+        state.row.last_error = None;
         Ok(())
     }
 }

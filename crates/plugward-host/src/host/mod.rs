@@ -229,9 +229,18 @@ impl Inner {
         })
     }
 
-    pub(crate) async fn remember_error(self: &Arc<Self>, plugin: &Plugin, error: &str) {
-        let (id, error) = (plugin.id.to_string(), error.to_owned());
-        let kept = self.blocking(move |inner| inner.path.store.set_last_error(&id, Some(&error))).await;
+    /// Keeps how the last start or run ended, for whoever asks after this process; `None` when all is well again.
+    pub(crate) async fn remember_outcome(self: &Arc<Self>, plugin: &Plugin, error: Option<&str>) {
+        let error = error.map(str::to_owned);
+        {
+            let mut state = plugin.state();
+            if state.removed || state.row.last_error == error {
+                return;
+            }
+            state.row.last_error.clone_from(&error);
+        }
+        let id = plugin.id.to_string();
+        let kept = self.blocking(move |inner| inner.path.store.set_last_error(&id, error.as_deref())).await;
         if let Err(error) = kept {
             tracing::warn!(code = %error.code, "the last error of a plugin was not kept: {}", error.message);
         }

@@ -91,8 +91,11 @@ impl Inner {
             .blocking(move |inner| {
                 let store = &inner.path.store;
                 if store.setting(&pinned_key(&id))?.is_none() {
-                    store.set_pins(&id, &pin_rows(&id, &offered))?;
-                    store.set_setting(&pinned_key(&id), Some("1"))?;
+                    let pinned = id.clone();
+                    store.write(move |tx| {
+                        tx.set_pins(&pinned, &pin_rows(&pinned, &offered))?;
+                        tx.set_setting(&pinned_key(&pinned), Some("1"))
+                    })?;
                 }
                 store.pins(&id)
             })

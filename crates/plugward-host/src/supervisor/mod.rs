@@ -70,6 +70,8 @@ pub(crate) struct State {
     pub(crate) detail: String,
     pub(crate) error: Option<String>,
     pub(crate) running: Option<Arc<Running>>,
+    /// A process that fell over and was not ended yet.
+    pub(crate) fallen: Option<Launched>,
     pub(crate) generation: u64,
     /// What the plugin offered last; kept after it stopped, for the review.
     pub(crate) contract: Option<Arc<Contract>>,
@@ -120,6 +122,7 @@ impl Plugin {
             detail: String::new(),
             error: row.last_error.clone(),
             running: None,
+            fallen: None,
             generation: 0,
             contract: None,
             held: Vec::new(),

@@ -42,18 +42,24 @@ pub(crate) async fn start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<()
         "starting".clone_into(&mut state.detail);
     }
     inner.plugin_changed(plugin);
+    stop::end_fallen(inner, plugin).await;
     let outcome = steps(inner, plugin).await;
-    if let Err(error) = &outcome {
-        let mut state = plugin.state();
-        if is_decision_missing(error.code) {
-            // A missing decision of a person is no fault of the plugin.
+    let failed = match &outcome {
+        Ok(()) => None,
+        // A missing decision of a person is no fault of the plugin.
+        Err(error) if is_decision_missing(error.code) => {
+            let mut state = plugin.state();
             state.settle(true, false);
             state.detail.clone_from(&error.message);
-        } else {
-            state.set_error(HostStatus::Error, error.message.clone());
+            None
         }
-    }
+        Err(error) => {
+            plugin.state().set_error(HostStatus::Error, error.message.clone());
+            Some(error.message.as_str())
+        }
+    };
     inner.plugin_changed(plugin);
+    inner.remember_outcome(plugin, failed).await;
     outcome
 }
 
@@ -202,24 +208,39 @@ async fn converse(
         // Nothing is offered: what a server asks of its client is refused at once (B038).
         capabilities: no_capabilities(),
     };
-    let failed = |error: &HandshakeError| {
-        let code = ErrorCode::McpInitializeFailed;
-        let message = format!("plugin `{id}` failed to initialize: {error}");
-        let host_error = failure_with_stderr(plugin, HostError::new(code, message));
-        match error {
-            // A version nobody here speaks stays unknown however often it is asked for (B032).
-            HandshakeError::UnsupportedVersion { .. } => host_error.permanent(),
-            _ => host_error,
-        }
+    let hello = match session.handshake(hello, limit).await {
+        Ok(hello) => hello,
+        Err(error) => return Err(handshake_error(plugin, launched, &error).await),
     };
-    let hello = session.handshake(hello, limit).await.map_err(|error| failed(&error))?;
     if !hello.has_capability("tools") {
         let message = format!("plugin `{id}` does not offer tools");
         return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message));
     }
-    session.confirm().await.map_err(|_| failed(&HandshakeError::Closed))?;
+    if session.confirm().await.is_err() {
+        return Err(handshake_error(plugin, launched, &HandshakeError::Closed).await);
+    }
     let contract = read_contract(inner, plugin, session).await?;
     Ok((hello, Arc::new(contract)))
+}
+
+async fn handshake_error(plugin: &Plugin, launched: &Launched, error: &HandshakeError) -> HostError {
+    let code = match error {
+        // The seed's words: a process that ended or does not speak the protocol is no host (requirements 52, 128).
+        HandshakeError::Closed | HandshakeError::Broken(_) => ErrorCode::PluginHostUnavailable,
+        _ => ErrorCode::McpInitializeFailed,
+    };
+    let reason = match error {
+        HandshakeError::Closed => super::watch::describe_end(launched, error.to_string()).await,
+        // It may quote what the plugin wrote.
+        _ => plugin.redactor.redact(&error.to_string()).into_owned(),
+    };
+    let message = format!("plugin `{}` failed to initialize: {reason}", plugin.id);
+    let host_error = failure_with_stderr(plugin, HostError::new(code, message));
+    match error {
+        // A version nobody here speaks stays unknown however often it is asked for (B032).
+        HandshakeError::UnsupportedVersion { .. } => host_error.permanent(),
+        _ => host_error,
+    }
 }
 
 fn no_capabilities() -> Box<serde_json::value::RawValue> {
@@ -272,7 +293,8 @@ async fn publish(
         stopping: CancellationToken::new(),
     });
     if let Some(ending) = launched.session.ending() {
-        let message = format!("plugin `{}` ended during its start: {}", plugin.id, ending.reason);
+        let reason = plugin.redactor.redact(&ending.reason).into_owned();
+        let message = format!("plugin `{}` ended during its start: {reason}", plugin.id);
         return Err(failure_with_stderr(plugin, HostError::new(ErrorCode::PluginHostUnavailable, message)));
     }
     register(inner, plugin, &running, &check).await?;

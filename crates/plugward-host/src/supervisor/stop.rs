@@ -53,6 +53,16 @@ pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
         drain(&running, ladder.drain).await;
         end_process(inner, plugin, &running.launched, ladder).await;
     }
+    end_fallen(inner, plugin).await;
+}
+
+/// Ends the process of a plugin that fell over, if nobody has yet: whoever comes first, its watcher or a person's stop
+/// or start, so that none of them leaves it behind. The caller holds the operation lock.
+pub(crate) async fn end_fallen(inner: &Arc<Inner>, plugin: &Plugin) {
+    let fallen = plugin.state().fallen.take();
+    if let Some(launched) = fallen {
+        end_process(inner, plugin, &launched, Ladder::BROKEN).await;
+    }
 }
 
 /// The ladder for one process.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use plugward_policy::{HostStatus, RestartMode};
 use tokio_util::sync::CancellationToken;
 
-use super::stop::{self, Ladder};
-use super::{Plugin, Running, start};
+use super::stop;
+use super::{Launched, Plugin, Running, start};
 use crate::error::{ErrorCode, HostError};
 use crate::host::Inner;
 use crate::views::LogOrigin;
@@ -30,7 +30,11 @@ pub(crate) async fn watch(inner: Arc<Inner>, plugin: Arc<Plugin>, running: Arc<R
             biased;
             () = running.stopping.cancelled() => return,
             ending = running.launched.session.ended() => {
-                let reason = describe_end(&running, ending.reason).await;
+                // A plugin that broke a rule still runs; one that went away has a status worth knowing.
+                let reason = match ending.is_fault {
+                    true => ending.reason,
+                    false => describe_end(&running.launched, ending.reason).await,
+                };
                 return fell_over(&inner, &plugin, &running, reason, Restart::Automatic).await;
             }
             () = changed(&running, last_refresh, gap) => {}
@@ -71,6 +75,11 @@ async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running
             return Refresh::Same;
         }
     };
+    // The operation lock keeps a stop, or an approval of other pins, from running in between.
+    let _operation = plugin.operation.lock().await;
+    if running.stopping.is_cancelled() {
+        return Refresh::Same;
+    }
     let check = match inner.hold_to_pins(plugin, &contract).await {
         Ok(check) => check,
         Err(error) => {
@@ -78,11 +87,6 @@ async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running
             return Refresh::Same;
         }
     };
-    // The operation lock keeps a stop or an approval from running in between.
-    let _operation = plugin.operation.lock().await;
-    if running.stopping.is_cancelled() {
-        return Refresh::Same;
-    }
     let same = plugin.state().contract.as_ref().is_some_and(|old| {
         old.tools.iter().map(|tool| &tool.digest).eq(contract.tools.iter().map(|tool| &tool.digest))
             && old.tools.iter().map(|tool| &tool.name).eq(contract.tools.iter().map(|tool| &tool.name))
@@ -102,10 +106,10 @@ async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running
 }
 
 /// Says how the process ended, beyond "it closed its stdout".
-async fn describe_end(running: &Running, reason: String) -> String {
+pub(crate) async fn describe_end(launched: &Launched, reason: String) -> String {
     /// The process usually follows its pipe at once.
     const EXIT_WAIT: Duration = Duration::from_millis(500);
-    match running.launched.process.gone_within(EXIT_WAIT).await {
+    match launched.process.gone_within(EXIT_WAIT).await {
         Some(report) => format!("{reason} ({})", report.main),
         None => reason,
     }
@@ -128,12 +132,13 @@ async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Runni
         // Under the state's lock: status, list and routing change together (requirement 55).
         inner.path.registry.withdraw(&plugin.id);
         state.set_error(HostStatus::Unhealthy, reason.clone());
+        state.fallen = Some(running.launched.clone());
     }
     plugin.log.push(LogOrigin::Host, &format!("fell over: {reason}"));
     inner.plugin_changed(plugin);
-    inner.remember_error(plugin, &reason).await;
+    inner.remember_outcome(plugin, Some(&reason)).await;
     let _operation = plugin.operation.lock().await;
-    stop::end_process(inner, plugin, &running.launched, Ladder::BROKEN).await;
+    stop::end_fallen(inner, plugin).await;
     if matches!(restart, Restart::Automatic) {
         schedule(inner, plugin);
     }
