@@ -4,5 +4,8 @@
 //! program would break for a user if its tests failed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has to stop")]
 
+mod cases_results;
+mod cases_support;
+mod cases_tools;
 mod host_start;
 mod support;
