@@ -1,0 +1,180 @@
+//! What stands before every route: who asks, from where, and what every answer carries.
+//!
+//! Owns the checks of `Host`, `Origin` and the token, in this order and before any byte of a body is read (B029), and
+//! the headers of all answers. Refuses CORS: no web page is ever let in, so no preflight is answered. A page that had
+//! its name rebound to 127.0.0.1 shows by its `Host`, any other page by its `Origin`, any other program by its lack of
+//! the token.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::http::{StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::Options;
+use super::errors::ApiError;
+use super::token::Token;
+
+/// Paths that answer without a token; they hold nothing about this host.
+const PUBLIC_PATHS: [&str; 2] = ["/healthz", "/openapi.json"];
+
+/// Names of this machine for itself.
+const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// Header that names a request, for reports and logs.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Checks a request, runs its route, and completes the answer.
+pub(super) async fn guard(State(options): State<Arc<Options>>, request: Request, next: Next) -> Response {
+    let id = request_id();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut response = match admit(&options, request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    // The path only: queries and bodies may hold what does not belong in a log.
+    tracing::debug!(request = %id, %method, path = %path.escape_debug(), status = response.status().as_u16(), "api");
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    response
+}
+
+fn request_id() -> String {
+    static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    let mut random = [0u8; 8];
+    // Without randomness the count alone tells requests of this process apart.
+    let _ = getrandom::fill(&mut random);
+    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    format!("req_{:016x}_{count:x}", u64::from_be_bytes(random))
+}
+
+fn admit(options: &Options, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    check_host(options, uri, headers)?;
+    check_origin(options, headers)?;
+    if PUBLIC_PATHS.contains(&uri.path()) { Ok(()) } else { check_token(&options.token, headers) }
+}
+
+fn check_host(options: &Options, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "HOST_HEADER_INVALID",
+            "request has not exactly one `Host`",
+        ));
+    };
+    // A request for a whole address names its target twice; both have to be us.
+    let target = uri.authority().map(|authority| authority.as_str());
+    let allowed = [host.to_str().ok(), target.or(Some("localhost"))];
+    if allowed.iter().all(|authority| authority.is_some_and(|text| is_allowed_authority(options, text))) {
+        return Ok(());
+    }
+    Err(ApiError::new(StatusCode::FORBIDDEN, "HOST_NOT_ALLOWED", "request is addressed to another host")
+        .with_hint("address it to 127.0.0.1, localhost or [::1]"))
+}
+
+fn check_origin(options: &Options, headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let is_allowed = |origin: &HeaderValue| {
+        let text = origin.to_str().unwrap_or_default();
+        let authority = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+        authority.is_some_and(|authority| is_allowed_authority(options, authority))
+    };
+    match (origins.next(), origins.next()) {
+        (None, _) => Ok(()),
+        (Some(origin), None) if is_allowed(origin) => Ok(()),
+        _ => Err(ApiError::new(StatusCode::FORBIDDEN, "ORIGIN_NOT_ALLOWED", "request comes from another origin")),
+    }
+}
+
+/// `name` or `name:port`, with a name of ours. Whole names are compared: a name that only begins with ours is foreign.
+fn is_allowed_authority(options: &Options, authority: &str) -> bool {
+    let name = match authority.rsplit_once(':') {
+        // The colons of a bare IPv6 address are no port's.
+        Some((name, port)) if !port.ends_with(']') => {
+            if port.parse::<u16>().is_err() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+                return false;
+            }
+            name
+        }
+        _ => authority,
+    };
+    let ours = LOOPBACK_NAMES.iter().copied().chain(options.allowed_hosts.iter().map(String::as_str));
+    ours.into_iter().any(|our| our.eq_ignore_ascii_case(name))
+}
+
+fn check_token(token: &Token, headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut shown = headers.get_all(header::AUTHORIZATION).iter();
+    let (challenge, message) = match (shown.next(), shown.next()) {
+        (None, _) => ("Bearer realm=\"plugward\"", "request has no token"),
+        (Some(value), None) if bearer(value.as_bytes()).is_some_and(|shown| token.matches(shown)) => return Ok(()),
+        _ => ("Bearer realm=\"plugward\", error=\"invalid_token\"", "request has a wrong token"),
+    };
+    Err(ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message)
+        .with_hint("send `Authorization: Bearer TOKEN`; `plugward serve` tells where the token is kept")
+        .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge)))
+}
+
+/// The token of a `Bearer` header; the word may be in any case (RFC 9110 §11.1).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        let home = tempfile::tempdir().unwrap();
+        Options { allowed_hosts: vec!["tools.example".to_owned()], ..Options::new(Token::open(home.path()).unwrap()) }
+    }
+
+    #[test]
+    fn only_whole_names_of_ours_are_ours() {
+        // B029: a look-alike name would let any web page of that name in.
+        let options = options();
+        for good in ["localhost", "LOCALHOST:1", "127.0.0.1:65535", "[::1]", "[::1]:80", "tools.example:8"] {
+            assert!(is_allowed_authority(&options, good), "{good}");
+        }
+        for bad in [
+            "",
+            ":80",
+            "localhost.",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:80",
+            "evil.example",
+            "evil.example:80",
+            "localhost:80@evil.example",
+            "evil.example@localhost",
+            "localhost:",
+            "localhost:+80",
+            "localhost:99999",
+            "localhost/path",
+            "127.1",
+            "0.0.0.0:80",
+            "::1",
+            "[::1",
+            "[::2]:80",
+            "localhost:80:80",
+            "sub.tools.example",
+        ] {
+            assert!(!is_allowed_authority(&options, bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_bearer_token_is_read_and_nothing_else() {
+        assert_eq!(bearer(b"Bearer abc"), Some(&b"abc"[..]));
+        assert_eq!(bearer(b"bearer  abc "), Some(&b"abc"[..]));
+        for wrong in [&b"Basic abc"[..], b"Bearer", b"", b"abc", b"Bearerabc"] {
+            assert_eq!(bearer(wrong), None);
+        }
+    }
+}
