@@ -287,8 +287,11 @@ async fn a_client_that_goes_away_ends_its_session() {
     assert!(tokio::time::timeout(PATIENCE, end).await.unwrap().unwrap().is_ok());
 }
 
+/// Queue of the tests below. Half of it has to hold what one chunk of pings makes, as the real one holds far more.
+const QUEUE_BYTES: usize = 256 * 1024;
+
 fn small_limits(stall: Duration) -> Limits {
-    let connection = ConnectionConfig { max_queued_bytes: 32 * 1024, ..ConnectionConfig::server() };
+    let connection = ConnectionConfig { max_queued_bytes: QUEUE_BYTES, ..ConnectionConfig::server() };
     Limits { connection, stall, ..Limits::default() }
 }
 
@@ -313,7 +316,7 @@ async fn a_client_that_never_reads_costs_bounded_memory_and_then_its_session() {
     assert!(error.contains("has read nothing") || error.contains("does not read"), "{error}");
     let sent = tokio::time::timeout(PATIENCE, writer).await.unwrap().unwrap();
     // Two streams, one chunk read, one chunk to write and the queue: nothing else can have taken pings in.
-    let bound = (4 * STREAM_BYTES + 2 * 32 * 1024) / ping(0).len();
+    let bound = (4 * STREAM_BYTES + 2 * QUEUE_BYTES) / ping(0).len();
     assert!(sent < bound, "{sent} pings were taken from a client that reads nothing");
     drop(output);
 }
