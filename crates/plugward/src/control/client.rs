@@ -33,13 +33,17 @@ pub(crate) enum ConnectError {
 pub(crate) struct Client {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
+    pid: u32,
 }
 
 impl Client {
     /// Connects to the process that serves `home`.
     pub(crate) async fn connect(home: &Path) -> Result<Self, ConnectError> {
         let nobody = |error: &io::Error| {
-            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory)
+            matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory
+            )
         };
         let address = match SocketAddress::of(home) {
             Ok(address) => address,
@@ -67,7 +71,7 @@ impl Client {
                 .with_hint("see `plugward doctor` for its process id, and end it")
         };
         match hello.map_err(|_| silent())?.map_err(|error| broken(&error))? {
-            Some(Frame::Hello { control_version: CONTROL_VERSION, .. }) => Ok(Self { reader, writer }),
+            Some(Frame::Hello { control_version: CONTROL_VERSION, pid, .. }) => Ok(Self { reader, writer, pid }),
             Some(Frame::Hello { version, pid, .. }) => {
                 let message = format!("the running `plugward serve` (process {pid}) has the other version {version}");
                 Err(Failure::coded(ErrorCode::HomeInUse, message).with_hint("stop it, and start it again"))
@@ -75,6 +79,11 @@ impl Client {
             Some(Frame::Failed(failure)) => Err(failure),
             Some(_) | None => Err(silent()),
         }
+    }
+
+    /// Process id of the other side, as it says.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Runs one operation. Dropping the future, or `stop`, ends it on the other side as well.
@@ -106,7 +115,10 @@ impl Client {
                 Some(Frame::Hello { .. }) => return Err(HostError::internal("a second hello").into()),
                 None if stopping => return Ok(Outcome::Done),
                 None => {
-                    return Err(Failure::coded(ErrorCode::HostStopping, "the running `plugward serve` ended meanwhile"));
+                    return Err(Failure::coded(
+                        ErrorCode::HostStopping,
+                        "the running `plugward serve` ended meanwhile",
+                    ));
                 }
             }
         }

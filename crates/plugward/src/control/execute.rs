@@ -16,7 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::operation::{CallBody, InfoBody, Notice, Operation, Outcome, StatusReport};
 use super::{Failure, NOT_FOUND_CODE};
 use crate::exit::Exit;
-use crate::wire::{AskBody, ErrorBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody, StatusBody, ToolBody};
+use crate::wire::{
+    AskBody, ErrorBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody, StatusBody, ToolBody,
+};
 
 /// Who calls, in traces and decisions.
 const CALLER: &str = "cli";
@@ -113,7 +115,8 @@ async fn plugins(host: &Host) -> Result<Vec<PluginBody>, Failure> {
 async fn tools(host: &Host, plugin: Option<&str>) -> Result<Vec<ToolBody>, Failure> {
     let wanted = |tool: &plugward_host::ToolView| plugin.is_none_or(|id| tool.id.plugin().as_str() == id);
     let live = host.tools();
-    let mut tools: Vec<ToolBody> = host.approved_tools().await?.iter().filter(|tool| wanted(tool)).map(ToolBody::from).collect();
+    let mut tools: Vec<ToolBody> =
+        host.approved_tools().await?.iter().filter(|tool| wanted(tool)).map(ToolBody::from).collect();
     for view in live.iter().filter(|tool| wanted(tool)) {
         let body = ToolBody::from(view);
         match tools.iter_mut().find(|tool| tool.name == body.name) {
@@ -229,9 +232,7 @@ fn most_like(name: &str, known: impl Iterator<Item = String>) -> Option<String> 
 fn call_hint(failure: &CallFailure, plugin: &str) -> Option<String> {
     match failure {
         CallFailure::ToolNotFound { .. } => Some(format!("see what it offers: `plugward info {plugin}`")),
-        CallFailure::ArgumentInvalid { .. } => {
-            Some(format!("see the schema: `plugward tools {plugin} --json`"))
-        }
+        CallFailure::ArgumentInvalid { .. } => Some(format!("see the schema: `plugward tools {plugin} --json`")),
         CallFailure::Denied { .. } => Some(format!("see what is allowed: `plugward permissions {plugin}`")),
         CallFailure::AskTimedOut { .. } => Some(
             "while the call waits: `plugward asks`, then `plugward answer REQUEST allow`; or allow the permission in \
@@ -297,7 +298,8 @@ async fn trace(host: &Host, wanted: &str) -> Result<Outcome, Failure> {
     let trace_id = if wanted.len() == TRACE_ID_DIGITS {
         wanted.to_owned()
     } else {
-        let page = host.spans(SpanFilter { limit: if wanted == "last" { 1 } else { 0 }, ..SpanFilter::default() }).await?;
+        let page =
+            host.spans(SpanFilter { limit: if wanted == "last" { 1 } else { 0 }, ..SpanFilter::default() }).await?;
         let is_prefix = wanted.len() >= TRACE_PREFIX_MIN && wanted.bytes().all(|byte| byte.is_ascii_hexdigit());
         let mut found: Vec<String> = page
             .spans

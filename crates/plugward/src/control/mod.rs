@@ -8,19 +8,18 @@
 //! Owns the list of operations, their one execution and the socket between two processes of one user. Refuses texts
 //! for people (the command line renders outcomes) and rules (the host has them).
 
+mod client;
 mod execute;
 mod operation;
 mod server;
 mod socket;
-
-mod client;
 
 use plugward_host::{ErrorCode, HostError};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use client::{Client, ConnectError};
 pub(crate) use execute::execute;
-pub(crate) use operation::{CallBody, InfoBody, Notice, Operation, Outcome, StatusReport};
+pub(crate) use operation::{CallBody, InfoBody, Notice, Operation, Outcome};
 pub(crate) use server::ControlServer;
 
 use crate::exit::Exit;

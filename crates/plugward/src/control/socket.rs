@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use super::operation::{Notice, Operation, Outcome};
 use super::Failure;
+use super::operation::{Notice, Operation, Outcome};
 
 /// Folder of the socket in the home; also of other things that live as long as a serving process.
 pub(super) const RUN_DIR: &str = "run";

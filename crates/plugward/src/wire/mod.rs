@@ -18,13 +18,11 @@ mod trace;
 use std::time::{Duration, SystemTime};
 
 pub(crate) use ask::{AnswerBody, AskBody};
-pub(crate) use error::{ErrorBody, ErrorDetail};
+pub(crate) use error::ErrorBody;
 pub(crate) use host::HostBody;
 pub(crate) use log::LogLineBody;
-pub(crate) use plugin::{
-    BackendBody, ContributionsBody, EnforcementBody, HeldToolBody, ManifestBody, PluginBody, QuarantinedToolBody,
-};
-pub(crate) use review::{ChangeBody, PermissionBody, ReviewBody, ReviewToolBody, VariableBody};
+pub(crate) use plugin::PluginBody;
+pub(crate) use review::{ChangeBody, ReviewBody, ReviewToolBody};
 pub(crate) use status::StatusBody;
 pub(crate) use tool::ToolBody;
 pub(crate) use trace::{SpanBody, SpanPageBody};

@@ -1,0 +1,152 @@
+//! `review`: the consent screen.
+//!
+//! Owns the order and the wording of what a person reads before agreeing (SEP-1024: the exact command, untruncated).
+//! Refuses to cut anything.
+
+use std::fmt::Write as _;
+
+use super::link::Link;
+use super::output::{Tone, paint, safe, strong};
+use super::{Context, unexpected};
+use crate::control::{Failure, Operation, Outcome};
+use crate::exit::Exit;
+use crate::wire::{ChangeBody, ReviewBody, ReviewToolBody};
+
+pub(super) async fn run(context: &Context, id: String) -> Result<Exit, Failure> {
+    let link = Link::open(&context.settings).await?;
+    let review = fetch(&link, id).await;
+    link.close().await;
+    let review = review?;
+    if context.output.json {
+        context.output.object(&review);
+        return Ok(Exit::Ok);
+    }
+    context.output.text(&screen(&review));
+    if review.approved {
+        context.output.note("exactly this is approved");
+        context.output.next(&format!("plugward enable {}", review.id));
+    } else {
+        context.output.next(&format!("plugward approve {}", review.id));
+    }
+    Ok(Exit::Ok)
+}
+
+pub(super) async fn fetch(link: &Link, id: String) -> Result<ReviewBody, Failure> {
+    match link.run(Operation::Review { id }).await? {
+        Outcome::Review(review) => Ok(*review),
+        _ => Err(unexpected()),
+    }
+}
+
+/// The screen. Most urgent first, the digest and the command that approves it last.
+pub(super) fn screen(review: &ReviewBody) -> String {
+    let mut text = String::new();
+    let state = if review.approved { "approved as it is now" } else { "NOT approved" };
+    line(&mut text, &strong(&format!("Review of {} {} - {state}", safe(&review.name), safe(&review.version))));
+    for words in review.description.lines() {
+        line(&mut text, &format!("  {}", safe(words)));
+    }
+    line(&mut text, &format!("  id        {}", review.id));
+    line(&mut text, &format!("  from      {}", safe(&review.source)));
+    line(&mut text, &format!("  package   {} files, {} bytes", review.package_files, review.package_bytes));
+    line(&mut text, &format!("            {}", review.package_digest));
+    line(&mut text, "  signed    no");
+    for warning in &review.warnings {
+        line(&mut text, &format!("{} {}", paint(Tone::Warn, "!"), safe(warning)));
+    }
+    changes(&mut text, &review.changes);
+    command(&mut text, review);
+    permissions(&mut text, review);
+    tools(&mut text, review);
+    line(&mut text, "");
+    line(&mut text, "This is a program of somebody else. Whatever your agent sends to its tools, it sees.");
+    line(&mut text, &format!("{} {}", strong("Digest of all this:"), review.digest));
+    line(&mut text, &format!("In a script: plugward approve {} --digest {}", review.id, review.digest));
+    text
+}
+
+fn changes(text: &mut String, changes: &[ChangeBody]) {
+    if changes.is_empty() {
+        return;
+    }
+    line(text, "");
+    line(text, &strong("Changed since you approved it"));
+    for change in changes {
+        line(text, &format!("  {}", safe(&change.what)));
+        if let Some(before) = &change.before {
+            line(text, &format!("    - {}", safe(before)));
+        }
+        if let Some(after) = &change.after {
+            line(text, &format!("    + {}", safe(after)));
+        }
+    }
+}
+
+fn command(text: &mut String, review: &ReviewBody) {
+    line(text, "");
+    line(text, &strong("It runs exactly this, one argument per line, never through a shell"));
+    for argument in &review.argv {
+        line(text, &format!("  {}", if argument.is_empty() { "(empty)".to_owned() } else { safe(argument) }));
+    }
+    line(text, &format!("  program   {}", safe(&review.executable)));
+    line(text, &format!("            {}", review.executable_digest));
+    line(text, &format!("  in        {}", safe(&review.cwd)));
+    if review.environment.is_empty() {
+        line(text, "  sets      no variables");
+    }
+    for variable in &review.environment {
+        line(text, &format!("  sets      {}={}", safe(&variable.name), safe(&variable.value)));
+    }
+    let inherited = match review.inherited_environment.len() {
+        0 => "nothing of your environment".to_owned(),
+        _ => format!("{}, and no other variable of yours", review.inherited_environment.join(" ")),
+    };
+    line(text, &format!("  inherits  {}", safe(&inherited)));
+}
+
+fn permissions(text: &mut String, review: &ReviewBody) {
+    line(text, "");
+    line(text, &strong("It asks for"));
+    if review.permissions.is_empty() {
+        line(text, "  no permissions");
+    }
+    for permission in &review.permissions {
+        let meaning = match permission.effect.as_str() {
+            "allow" => "allowed without asking you",
+            "ask" => "you are asked at each call",
+            _ => "denied by this deployment",
+        };
+        line(text, &format!("  {:<20} {meaning}", safe(&permission.name)));
+    }
+    line(text, &format!("  isolation wanted: {}", safe(&review.minimum_sandbox_level)));
+    line(text, &format!("  isolation here:   {}", safe(&review.isolation)));
+}
+
+fn tools(text: &mut String, review: &ReviewBody) {
+    line(text, "");
+    line(text, &strong(&format!("Tools: {}", review.tools.len())));
+    if review.tools.is_empty() {
+        line(text, "  not known before the first start; the first list is what you agree to");
+    }
+    for tool in &review.tools {
+        line(text, &format!("  {}", tool_line(tool)));
+        for words in tool.description.iter().flat_map(|description| description.lines()) {
+            line(text, &format!("      {}", safe(words)));
+        }
+    }
+}
+
+fn tool_line(tool: &ReviewToolBody) -> String {
+    let claims =
+        if tool.claims.is_empty() { String::new() } else { format!("  says of itself: {}", tool.claims.join(", ")) };
+    let state = match tool.state.as_str() {
+        "approved" => String::new(),
+        state => format!("  [{state}]"),
+    };
+    format!("{}{state}{}", safe(&tool.name), safe(&claims))
+}
+
+fn line(text: &mut String, words: &str) {
+    // Writing into a `String` cannot fail.
+    let _ = writeln!(text, "{}", words.trim_end());
+}

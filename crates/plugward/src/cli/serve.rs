@@ -1,0 +1,125 @@
+//! `serve`: the host that stays, with its faces.
+//!
+//! Owns the order of start and end: home, plugins, control socket, faces; and back. Refuses to serve a home twice: a
+//! second `serve --stdio` becomes a thin pipe to the first.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use plugward_host::{Environment, ErrorCode, Host, HostError};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::Context;
+use super::link::{self, Found};
+use crate::control::{Client, ControlServer, Failure};
+use crate::exit::Exit;
+use crate::{api, gateway};
+
+pub(super) async fn run(context: &Context, stdio: bool, http: Option<SocketAddr>) -> Result<Exit, Failure> {
+    match link::find(&context.settings).await? {
+        Found::Home(host) => {
+            let result = serve(context, &host, stdio, http).await;
+            host.shutdown().await;
+            tracing::info!("stopped");
+            result
+        }
+        Found::Running(client) if stdio && http.is_none() => pipe(context, client).await,
+        Found::Running(_) => {
+            let message = "another `plugward serve` runs on this home already";
+            Err(Failure::coded(ErrorCode::HomeInUse, message)
+                .with_hint("see it with `plugward status`; `plugward serve --stdio` joins it"))
+        }
+    }
+}
+
+async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketAddr>) -> Result<Exit, Failure> {
+    let home = &context.settings.home;
+    // Before any plugin starts: what cannot be offered needs no start.
+    let api = match http {
+        Some(address) => Some(prepare_api(home, address).await?),
+        None => None,
+    };
+    let control = ControlServer::bind(home).map_err(|error| {
+        let message = format!("control socket of home `{}` cannot be opened: {error}", home.display());
+        Failure::coded(ErrorCode::HomeUnusable, message)
+    })?;
+    host.start_enabled();
+    let stop = context.stop.child_token();
+    let mut faces = JoinSet::new();
+    let (served, stopped) = (host.clone(), stop.clone());
+    faces.spawn(async move {
+        control.serve(served, stopped).await;
+        Ok(())
+    });
+    if let Some((listener, options)) = api {
+        faces.spawn(api::serve(host.clone(), listener, options, stop.clone()));
+    }
+    announce(context, http);
+    let mcp = async {
+        if !stdio {
+            return std::future::pending().await;
+        }
+        let (reader, writer) = (tokio::io::stdin(), tokio::io::stdout());
+        gateway::serve(host.clone(), reader, writer, gateway::Options::default()).await
+    };
+    // The end of standard input ends all; so does a face that ends by itself, which only a defect makes it do.
+    let result = tokio::select! {
+        result = mcp => result,
+        Some(ended) = faces.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
+        () = stop.cancelled() => Ok(()),
+    };
+    stop.cancel();
+    // Each face bounds its own end.
+    while faces.join_next().await.is_some() {}
+    result.map(|()| Exit::Ok).map_err(|error| HostError::internal(format!("{error:#}")).into())
+}
+
+fn announce(context: &Context, http: Option<SocketAddr>) {
+    let home = &context.settings.home;
+    tracing::info!(home = %home.display(), pid = std::process::id(), "serving");
+    if let Some(address) = http {
+        let token = api::Token::path(home);
+        tracing::info!("Host API on http://{address}, its token is in {}", token.display());
+    }
+    if context.settings.environment == Environment::Production {
+        tracing::warn!("environment is production, and this version has no sandbox yet: no plugin will start");
+    }
+}
+
+async fn prepare_api(home: &Path, address: SocketAddr) -> Result<(TcpListener, api::Options), Failure> {
+    if !address.ip().is_loopback() {
+        let message = format!("address `{address}` can be reached from other machines, which this version refuses");
+        return Err(Failure::new(Exit::Usage, "USAGE", message).with_hint("use --http 127.0.0.1:7431"));
+    }
+    let listener = api::bind(address)
+        .await
+        .map_err(|error| Failure::new(Exit::Failure, "ADDRESS_UNUSABLE", format!("{error:#}")))?;
+    let token = api::Token::open(home).map_err(|error| Failure::coded(ErrorCode::HomeUnusable, error.to_string()))?;
+    Ok((listener, api::Options::new(token)))
+}
+
+/// Moves bytes between standard input and output and the host that runs.
+async fn pipe(context: &Context, client: Client) -> Result<Exit, Failure> {
+    let (mut from_host, mut to_host) = client.into_mcp().await?;
+    tracing::info!("joined the running host");
+    let up = async {
+        let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut to_host).await;
+        // The host answers what it has, then closes its side.
+        let _ = to_host.shutdown().await;
+        std::future::pending::<()>().await;
+    };
+    let down = async {
+        let mut stdout = tokio::io::stdout();
+        let copied = tokio::io::copy(&mut from_host, &mut stdout).await;
+        let _ = stdout.flush().await;
+        copied
+    };
+    tokio::select! {
+        _ = down => {}
+        () = up => {}
+        () = context.stop.cancelled() => {}
+    }
+    Ok(Exit::Ok)
+}
