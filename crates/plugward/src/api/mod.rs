@@ -23,6 +23,9 @@ mod token;
 mod tools;
 mod traces;
 
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 

@@ -51,3 +51,66 @@ pub(crate) fn openapi() -> OpenApi {
 pub(super) async fn document() -> Json<OpenApi> {
     Json(openapi())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Set to write the golden copy anew after a change that is meant.
+    const REWRITE: &str = "PLUGWARD_REWRITE_GOLDEN";
+
+    fn document() -> serde_json::Value {
+        serde_json::to_value(openapi()).unwrap()
+    }
+
+    /// Requirement 134: a client is generated from this file; a change in it is a change of the interface.
+    #[test]
+    fn the_golden_copy_is_the_document() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+        let now = openapi().to_pretty_json().unwrap() + "\n";
+        if std::env::var_os(REWRITE).is_some() {
+            std::fs::write(path, &now).unwrap();
+        }
+        let golden = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(golden == now, "docs/openapi.json differs: if that is meant, run the test once with {REWRITE}=1");
+    }
+
+    #[test]
+    fn every_path_is_described_with_its_failures() {
+        let document = document();
+        let paths = document["paths"].as_object().unwrap();
+        for path in ["/api/plugins/{plugin_id}/host", "/api/plugins/{plugin_id}/host/restart", "/api/tools"] {
+            assert!(paths.contains_key(path), "{path}");
+        }
+        let mut ids = std::collections::HashSet::new();
+        for (path, item) in paths {
+            for (method, operation) in item.as_object().unwrap() {
+                assert!(operation["summary"].is_string(), "{method} {path} has no summary");
+                assert!(ids.insert(operation["operationId"].clone()), "{method} {path} shares its id");
+                let schema = &operation["responses"]["default"]["content"]["application/json"]["schema"]["$ref"];
+                assert_eq!(schema, "#/components/schemas/ErrorBody", "{method} {path}");
+                let is_open = operation["security"] == serde_json::json!([{}]);
+                assert_eq!(is_open, path == "/healthz", "{method} {path}");
+            }
+        }
+        assert_eq!(document["components"]["securitySchemes"][SCHEME]["scheme"], "bearer");
+    }
+
+    /// A generated client stumbles over a reference to nothing.
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let document = document();
+        let mut open = vec![&document];
+        while let Some(value) = open.pop() {
+            if let Some(reference) = value.get("$ref").and_then(serde_json::Value::as_str) {
+                let pointer = reference.strip_prefix('#').unwrap();
+                assert!(document.pointer(pointer).is_some(), "{reference}");
+            }
+            match value {
+                serde_json::Value::Object(members) => open.extend(members.values()),
+                serde_json::Value::Array(items) => open.extend(items),
+                _ => {}
+            }
+        }
+    }
+}
