@@ -53,10 +53,12 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketA
         control.serve(served, stopped).await;
         Ok(())
     });
+    // The address in use: the one asked for may leave the port open.
+    let address = api.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     if let Some((listener, options)) = api {
         faces.spawn(api::serve(host.clone(), listener, options, stop.clone()));
     }
-    announce(context, http);
+    announce(context, address);
     let mcp = async {
         if !stdio {
             return std::future::pending().await;
