@@ -121,6 +121,12 @@ impl Breaker {
         *inner = (next, inner.1 + u64::from(changed));
     }
 
+    /// A person started the plugin: what it did before no longer counts.
+    pub(crate) fn reset(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        *inner = (State::Closed { failures: 0 }, inner.1 + 1);
+    }
+
     /// Whether calls are refused now.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.inner.lock().unwrap_or_else(PoisonError::into_inner).0, State::Closed { .. })
@@ -187,6 +193,16 @@ mod tests {
         assert!(breaker.is_open());
         stale_failure.report(later, Outcome::Failed);
         probe.report(later, Outcome::Answered);
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn a_reset_closes_it_and_outlives_what_was_under_way() {
+        let (breaker, start) = (Arc::<Breaker>::default(), Instant::now());
+        open(&breaker, start);
+        let probe = breaker.admit(start + OPEN_FOR).unwrap();
+        breaker.reset();
+        probe.report(start + OPEN_FOR, Outcome::Failed);
         assert!(!breaker.is_open());
     }
 

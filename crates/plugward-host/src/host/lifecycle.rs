@@ -115,6 +115,7 @@ impl Inner {
             state.row.enabled && state.running.is_some()
         };
         if !is_on {
+            plugin.breaker.reset();
             start::start(self, plugin).await?;
             self.keep_enabled(plugin).await?;
         }
@@ -155,6 +156,7 @@ impl Inner {
             state.row.enabled
         };
         stop::stop(self, plugin, Ladder::ORDERLY).await;
+        plugin.breaker.reset();
         start::start(self, plugin).await?;
         if !was_enabled {
             self.keep_enabled(plugin).await?;

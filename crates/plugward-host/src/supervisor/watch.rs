@@ -176,6 +176,7 @@ pub(crate) fn schedule(inner: &Arc<Inner>, plugin: &Arc<Plugin>) {
                 );
                 state.host_status = HostStatus::Error;
                 drop(state);
+                plugin.log.push(LogOrigin::Host, "given up: no further automatic start");
                 inner.plugin_changed(plugin);
                 return;
             }
