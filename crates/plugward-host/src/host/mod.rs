@@ -43,6 +43,9 @@ const INCOMING_DIR: &str = "incoming";
 /// Folder of the plugins' private homes.
 const HOMES_DIR: &str = "homes";
 
+/// Characters of an unknown id that an error repeats; every id there can be fits.
+const SHOWN_ID_CHARS: usize = 128;
+
 /// A running host. Cheap to clone.
 #[derive(Clone)]
 pub struct Host {
@@ -195,7 +198,8 @@ impl Inner {
     pub(crate) fn plugin(&self, id: &str) -> Result<Arc<Plugin>, HostError> {
         let plugins = self.plugins.read().unwrap_or_else(PoisonError::into_inner);
         let known = || plugins.keys().map(ToString::to_string).collect::<Vec<_>>();
-        let shown = plugward_policy::visible(id);
+        // Cut: what is no id may be of any length, and goes into an error text.
+        let shown = plugward_policy::visible(&id.chars().take(SHOWN_ID_CHARS).collect::<String>());
         let parsed = PluginId::new(id).map_err(|_| HostError::plugin_not_found(&shown, &known()))?;
         plugins.get(&parsed).cloned().ok_or_else(|| HostError::plugin_not_found(&shown, &known()))
     }
