@@ -4,8 +4,11 @@
 //! program would break for a user if its tests failed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has to stop")]
 
+mod cases_changes;
 mod cases_results;
+mod cases_start;
 mod cases_support;
 mod cases_tools;
+mod cases_wire;
 mod host_start;
 mod support;
