@@ -200,7 +200,14 @@ impl Inner {
                 .collect();
             remove_tree(&home.join(INCOMING_DIR));
             let folders = [PACKAGES_DIR, HOMES_DIR].map(|name| std::fs::read_dir(home.join(name)));
-            for folder in folders.into_iter().flatten().flatten().flatten().map(|entry| entry.path()).filter(|path| !kept.contains(path)) {
+            for folder in folders
+                .into_iter()
+                .flatten()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path())
+                .filter(|path| !kept.contains(path))
+            {
                 tracing::info!(folder = %folder.display(), "removing what is left of an unfinished install or remove");
                 remove_tree(&folder);
             }

@@ -54,6 +54,7 @@ impl Host {
         self.inner
             .operation(async move {
                 let _operation = plugin.operation.lock().await;
+                plugin.still_installed()?;
                 if plugin.running().is_some() {
                     return Ok(());
                 }
@@ -107,7 +108,7 @@ impl Inner {
 
     async fn enable(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<PluginView, HostError> {
         let _operation = plugin.operation.lock().await;
-        not_removed(plugin)?;
+        plugin.still_installed()?;
         let is_on = {
             let mut state = plugin.state();
             state.cancel_restart();
@@ -133,19 +134,19 @@ impl Inner {
 
     async fn disable(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<PluginView, HostError> {
         let _operation = plugin.operation.lock().await;
-        not_removed(plugin)?;
+        plugin.still_installed()?;
         // The wish is kept first: a crash in between must not bring the plugin back.
         self.set_enabled(plugin, false).await?;
         stop::stop(self, plugin, Ladder::ORDERLY).await;
         let missing = !plugin.missing_grants().is_empty();
-        plugin.state().settle(missing, true);
+        plugin.state().settle(missing);
         self.plugin_changed(plugin);
         Ok(self.view(plugin))
     }
 
     async fn restart(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<HostView, HostError> {
         let _operation = plugin.operation.lock().await;
-        not_removed(plugin)?;
+        plugin.still_installed()?;
         let was_enabled = {
             let mut state = plugin.state();
             if !state.row.enabled && state.status != PluginStatus::Error {
@@ -167,7 +168,7 @@ impl Inner {
     async fn start_unattended(self: &Arc<Self>, plugin: &Arc<Plugin>) {
         let Ok(_place) = self.starts.acquire().await else { return };
         let _operation = plugin.operation.lock().await;
-        if plugin.running().is_some() || self.path.stopping.is_cancelled() {
+        if !plugin.wants_start() || self.path.stopping.is_cancelled() {
             return;
         }
         let started = start::start(self, plugin).await;
@@ -187,13 +188,10 @@ impl Inner {
         .await?;
         let mut state = plugin.state();
         state.row.enabled = enabled;
+        state.switched_off = !enabled;
         state.row.last_error = None;
         Ok(())
     }
-}
-
-fn not_removed(plugin: &Plugin) -> Result<(), HostError> {
-    if plugin.state().removed { Err(HostError::plugin_not_found(plugin.id.as_str(), &[])) } else { Ok(()) }
 }
 
 fn not_enabled(plugin: &Plugin) -> HostError {

@@ -173,7 +173,8 @@ impl Inner {
         {
             let mut state = plugin.state();
             let error = state.error.clone();
-            state.settle(missing, was_disabled);
+            state.switched_off = was_disabled;
+            state.settle(missing);
             state.error = error;
         }
         let known =

@@ -190,6 +190,7 @@ impl Inner {
     ) -> Result<PluginView, HostError> {
         let id = &plugin.id;
         let _operation = plugin.operation.lock().await;
+        plugin.still_installed()?;
         let planned = self.plan(plugin).await?;
         let offer = self.offer(plugin).await?;
         let subject = ApprovalSubject { contract: offer.contract(), ..planned.plan.subject.clone() };
@@ -244,15 +245,13 @@ impl Inner {
             let mut state = plugin.state();
             state.is_held = false;
             if state.running.is_none() && state.status == plugward_policy::PluginStatus::PermissionRequired {
-                state.settle(false, false);
+                state.settle(false);
             }
             (state.running.clone(), state.contract.clone())
         };
         let (Some(running), Some(contract)) = (running, contract) else { return Ok(()) };
         let check = self.hold_to_pins(plugin, &contract).await?;
-        start::register(self, plugin, &running, &check).await?;
-        plugin.state().set_ready(running, contract, check.held);
-        Ok(())
+        start::go_live(self, plugin, &running, contract, check).await
     }
 
     async fn set_permissions(
@@ -261,6 +260,7 @@ impl Inner {
         permissions: &[String],
     ) -> Result<PluginView, HostError> {
         let _operation = plugin.operation.lock().await;
+        plugin.still_installed()?;
         let mut granted = Vec::new();
         for text in permissions {
             let name =
@@ -283,10 +283,12 @@ impl Inner {
         if missing {
             stop::stop(self, plugin, Ladder::ORDERLY).await;
             self.set_enabled(plugin, false).await?;
-            plugin.state().settle(true, true);
-        } else if plugin.running().is_none() {
-            let was_disabled = plugin.state().status == plugward_policy::PluginStatus::Disabled;
-            plugin.state().settle(false, was_disabled);
+            plugin.state().settle(true);
+        } else {
+            let mut state = plugin.state();
+            if state.status == plugward_policy::PluginStatus::PermissionRequired {
+                state.settle(false);
+            }
         }
         self.plugin_changed(plugin);
         self.view_with_approval(plugin).await

@@ -30,9 +30,9 @@ impl Backoff {
         Self { base, attempts: 0, ready_since: None }
     }
 
-    /// The plugin is ready.
+    /// The plugin is ready. Said again while it is, it changes nothing.
     pub(crate) fn ready(&mut self, now: Instant) {
-        self.ready_since = Some(now);
+        self.ready_since.get_or_insert(now);
     }
 
     /// The plugin failed: the pause before the next start, or none to give up. `chance` is in `0.0..1.0`.

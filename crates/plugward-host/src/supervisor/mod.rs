@@ -37,6 +37,7 @@ pub use backoff::MAX_BACKOFF;
 use crate::call::Route;
 use crate::call::breaker::Breaker;
 use crate::contract::Contract;
+use crate::error::HostError;
 use crate::registry::PluginRank;
 use crate::session::Session;
 use crate::session::log::PluginLog;
@@ -56,7 +57,8 @@ pub(crate) struct Plugin {
     pub(crate) grants: Arc<RwLock<GrantSet>>,
     /// Held for the length of an enable, disable, restart or remove.
     pub(crate) operation: tokio::sync::Mutex<()>,
-    /// Survives restarts, so that a plugin that dies at each call is still noticed.
+    /// Survives automatic restarts, so that a plugin that dies at each call is still noticed; a person's start
+    /// resets it.
     pub(crate) breaker: Arc<Breaker>,
     state: Mutex<State>,
 }
@@ -80,6 +82,8 @@ pub(crate) struct State {
     pub(crate) restarts: u32,
     /// Cancels an automatic start that is due.
     pub(crate) pending_restart: Option<CancellationToken>,
+    /// A person switched it off, which is not the same as never on.
+    pub(crate) switched_off: bool,
     pub(crate) removed: bool,
     /// What would run differs from what was approved, as of the last look.
     pub(crate) is_held: bool,
@@ -129,6 +133,7 @@ impl Plugin {
             backoff: Backoff::new(backoff_base),
             restarts: 0,
             pending_restart: None,
+            switched_off: false,
             removed: false,
             is_held: false,
             row,
@@ -161,6 +166,19 @@ impl Plugin {
     /// The running process, if its generation is still the current one.
     pub(crate) fn running(&self) -> Option<Arc<Running>> {
         self.state().running.clone()
+    }
+
+    /// Whether a start that nobody asked for just now is still wanted. Ask under the operation lock: the person may
+    /// have switched it off, or removed it, while the start waited for its turn.
+    pub(crate) fn wants_start(&self) -> bool {
+        let state = self.state();
+        state.row.enabled && !state.removed && state.running.is_none()
+    }
+
+    /// An error once it is removed: an operation that waited for its turn meanwhile must not touch a successor that
+    /// was installed under the same id.
+    pub(crate) fn still_installed(&self) -> Result<(), HostError> {
+        if self.state().removed { Err(HostError::plugin_not_found(self.id.as_str(), &[])) } else { Ok(()) }
     }
 }
 
@@ -198,13 +216,15 @@ impl State {
     }
 
     /// The state of a plugin that is not running and not in trouble.
-    pub(crate) fn settle(&mut self, missing_grants: bool, was_disabled: bool) {
+    pub(crate) fn settle(&mut self, missing_grants: bool) {
         self.running = None;
         self.host_status = HostStatus::Stopped;
         self.error = None;
         (self.status, self.detail) = if missing_grants {
             (PluginStatus::PermissionRequired, "waits for a person: review and approve it".to_owned())
-        } else if was_disabled {
+        } else if self.row.enabled {
+            (PluginStatus::Installed, "switched on, not running".to_owned())
+        } else if self.switched_off {
             (PluginStatus::Disabled, "switched off".to_owned())
         } else {
             (PluginStatus::Installed, "installed, not switched on".to_owned())

@@ -49,7 +49,7 @@ pub(crate) async fn start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<()
         // A missing decision of a person is no fault of the plugin.
         Err(error) if is_decision_missing(error.code) => {
             let mut state = plugin.state();
-            state.settle(true, false);
+            state.settle(true);
             state.detail.clone_from(&error.message);
             None
         }
@@ -76,6 +76,9 @@ async fn steps(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(), HostError
     check_approval(inner, plugin, &planned).await?;
     check_gate(inner, plugin)?;
     check_conflicts(inner, plugin)?; // 2
+    if inner.path.stopping.is_cancelled() {
+        return Err(stopping(plugin));
+    }
     let generation = inner.next_generation(plugin).await?;
     plugin.state().generation = generation;
     let launched = launch(inner, plugin, &planned.plan, generation).await?; // 3
@@ -297,18 +300,19 @@ async fn publish(
         let message = format!("plugin `{}` ended during its start: {reason}", plugin.id);
         return Err(failure_with_stderr(plugin, HostError::new(ErrorCode::PluginHostUnavailable, message)));
     }
-    register(inner, plugin, &running, &check).await?;
-    plugin.state().set_ready(Arc::clone(&running), contract, check.held);
+    go_live(inner, plugin, &running, contract, check).await?;
     inner.tasks.spawn(super::watch::watch(Arc::clone(inner), Arc::clone(plugin), running));
     Ok(())
 }
 
-/// Makes the tools that are as approved callable.
-pub(crate) async fn register(
+/// Makes the tools that are as approved callable and the plugin ready, as one change. Changes nothing if `running` was
+/// stopped or fell over meanwhile: its tools must not come back.
+pub(crate) async fn go_live(
     inner: &Arc<Inner>,
     plugin: &Plugin,
-    running: &Running,
-    check: &PinCheck,
+    running: &Arc<Running>,
+    contract: Arc<Contract>,
+    check: PinCheck,
 ) -> Result<(), HostError> {
     let disabled = inner.disabled_tools(plugin).await?;
     let tools = check
@@ -317,7 +321,14 @@ pub(crate) async fn register(
         .filter(|tool| !disabled.contains(tool.name.as_str()))
         .map(|tool| (Arc::clone(tool), Arc::clone(&running.route)))
         .collect();
-    inner.path.registry.publish(&plugin.id, plugin.rank, tools).map_err(|conflict| conflict_error(plugin, &conflict))
+    let mut state = plugin.state();
+    if running.stopping.is_cancelled() {
+        return Ok(());
+    }
+    let published = inner.path.registry.publish(&plugin.id, plugin.rank, tools);
+    published.map_err(|conflict| conflict_error(plugin, &conflict))?;
+    state.set_ready(Arc::clone(running), contract, check.held);
+    Ok(())
 }
 
 fn route(plugin: &Plugin, session: &Arc<Session>) -> Route {

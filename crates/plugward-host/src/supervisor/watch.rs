@@ -80,13 +80,6 @@ async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running
     if running.stopping.is_cancelled() {
         return Refresh::Same;
     }
-    let check = match inner.hold_to_pins(plugin, &contract).await {
-        Ok(check) => check,
-        Err(error) => {
-            plugin.log.push(LogOrigin::Host, &format!("the changed tool list could not be compared: {error}"));
-            return Refresh::Same;
-        }
-    };
     let same = plugin.state().contract.as_ref().is_some_and(|old| {
         old.tools.iter().map(|tool| &tool.digest).eq(contract.tools.iter().map(|tool| &tool.digest))
             && old.tools.iter().map(|tool| &tool.name).eq(contract.tools.iter().map(|tool| &tool.name))
@@ -94,13 +87,20 @@ async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running
     if same {
         return Refresh::Same;
     }
-    if let Err(error) = start::register(inner, plugin, running, &check).await {
+    let check = match inner.hold_to_pins(plugin, &contract).await {
+        Ok(check) => check,
+        Err(error) => {
+            plugin.log.push(LogOrigin::Host, &format!("the changed tool list could not be compared: {error}"));
+            return Refresh::Same;
+        }
+    };
+    let held: Vec<String> = check.held.iter().map(|tool| tool.remote_name.clone()).collect();
+    if let Err(error) = start::go_live(inner, plugin, running, contract, check).await {
         return Refresh::Broken(error.message);
     }
-    for tool in &check.held {
-        plugin.log.push(LogOrigin::Host, &format!("tool `{}` is held: its definition changed", tool.remote_name));
+    for name in held {
+        plugin.log.push(LogOrigin::Host, &format!("tool `{name}` is held: its definition changed"));
     }
-    plugin.state().set_ready(Arc::clone(running), contract, check.held);
     inner.plugin_changed(plugin);
     Refresh::Changed
 }
@@ -191,7 +191,7 @@ pub(crate) fn schedule(inner: &Arc<Inner>, plugin: &Arc<Plugin>) {
             () = tokio::time::sleep(pause) => {}
         }
         let _operation = plugin.operation.lock().await;
-        if token.is_cancelled() || plugin.state().running.is_some() {
+        if token.is_cancelled() || !plugin.wants_start() {
             return;
         }
         plugin.state().restarts += 1;
