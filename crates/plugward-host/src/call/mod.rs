@@ -100,7 +100,7 @@ impl CallRequest {
 pub struct CallReport {
     /// Trace id, for `plugward trace show`.
     pub trace_id: String,
-    /// The tool, if the name was known.
+    /// The tool, if the name was known; not that of a tool nobody may know of.
     pub tool: Option<ToolId>,
     /// What came of it.
     pub outcome: Result<ToolReply, CallFailure>,
@@ -131,22 +131,30 @@ impl CallPath {
         let mut recording = Recording::start(&self.store, &request, found.map(|tool| tool.id.clone()));
         let outcome = match found {
             _ if self.stopping.is_cancelled() => Err(CallFailure::Stopping),
-            None => Err(self.not_callable(&request.tool, absent)),
+            None => {
+                let (known, failure) = self.not_callable(&request.tool, absent);
+                recording.tool = known;
+                Err(failure)
+            }
             Some(tool) => self.run(tool, request, &mut recording.span).await,
         };
         recording.end(outcome)
     }
 
     /// A tool of a plugin that fell over, or one that is held, is not the same as one nobody has heard of.
-    fn not_callable(&self, tool: &ToolSelector, absent: impl Fn(&ToolId) -> Option<String>) -> CallFailure {
+    fn not_callable(
+        &self,
+        tool: &ToolSelector,
+        absent: impl Fn(&ToolId) -> Option<String>,
+    ) -> (Option<ToolId>, CallFailure) {
         let names = self.registry.exposed_names();
         let (known, name) = match tool {
             ToolSelector::Id(name) => (names.by_id(name), name),
             ToolSelector::Exposed(name) => (names.by_exposed(name), name),
         };
-        match known.and_then(absent) {
-            Some(reason) => CallFailure::Unavailable { reason },
-            None => CallFailure::ToolNotFound { name: visible_name(name) },
+        match known.and_then(|id| Some((id.clone(), absent(id)?))) {
+            Some((id, reason)) => (Some(id), CallFailure::Unavailable { reason }),
+            None => (None, CallFailure::ToolNotFound { name: visible_name(name) }),
         }
     }
 
@@ -182,7 +190,7 @@ impl CallPath {
         let answer = tool.route.session.call_tool(call, &request.cancel).await;
         let outcome = judge(tool, answer, &limits);
         let silent = tool.route.session.messages_in() == heard_before;
-        pass.report(Instant::now(), verdict(&outcome, silent));
+        pass.report(Instant::now(), verdict(&outcome, silent, &limits));
         drop(permits);
         span.stage("plugin");
         outcome
@@ -365,11 +373,12 @@ fn lines(violations: &Violations) -> Vec<String> {
 }
 
 /// Bad arguments, business errors and cancels never speak against a plugin (C4); a timeout does only if the plugin
-/// said nothing at all meanwhile (B067: one tool that hangs must not take the others along).
-fn verdict(outcome: &Result<ToolReply, CallFailure>, silent: bool) -> Outcome {
+/// said nothing at all meanwhile (B067: one tool that hangs must not take the others along), and only one of the tool's
+/// own limit: a caller in a hurry must not pause it for everybody.
+fn verdict(outcome: &Result<ToolReply, CallFailure>, silent: bool, limits: &Limits) -> Outcome {
     match outcome {
         Ok(_) | Err(CallFailure::Rejected(_) | CallFailure::ResultTooLarge { .. }) => Outcome::Answered,
-        Err(CallFailure::TimedOut { .. }) if !silent => Outcome::Unknown,
+        Err(CallFailure::TimedOut { limit, .. }) if !silent || *limit < limits.own => Outcome::Unknown,
         Err(failure) if failure.counts_against_plugin() => Outcome::Failed,
         Err(_) => Outcome::Unknown,
     }

@@ -18,7 +18,7 @@ use crate::registry::RegisteredTool;
 /// The record of one call: written when the call ends, and also when its caller goes away before that.
 pub(super) struct Recording<'a> {
     store: &'a Store,
-    tool: Option<ToolId>,
+    pub(super) tool: Option<ToolId>,
     pub(super) span: SpanDraft,
     is_over: bool,
 }

@@ -228,10 +228,14 @@ impl Inner {
             return Some(state.detail.clone());
         }
         let is_held = state.held.iter().any(|held| held.remote_name == tool.name().as_str());
-        is_held.then(|| {
-            let id = &plugin.id;
-            format!("its definition changed since it was approved; a person has to look at it: `plugward review {id}`")
-        })
+        if !is_held {
+            // It came or went between the look at the tools and this one.
+            return Some("its plugin is starting or stopping at this moment".to_owned());
+        }
+        let id = &plugin.id;
+        Some(format!(
+            "its definition changed since it was approved; a person has to look at it: `plugward review {id}`"
+        ))
     }
 
     /// Keeps how the last start or run ended, for whoever asks after this process; `None` when all is well again.

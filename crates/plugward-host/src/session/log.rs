@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use plugward_store::Redactor;
 use tokio::io::AsyncReadExt;
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 
 use crate::views::{LogLine, LogOrigin};
 
@@ -20,8 +21,14 @@ const MAX_LINES: usize = 500;
 /// Bytes kept of one line. With [`MAX_LINES`] a plugin's log is at most 500 KiB.
 const MAX_LINE_BYTES: usize = 1024;
 
+/// Bytes of a line looked at beyond what is kept, so that a secret that begins before the cut is known for one.
+const SECRET_ROOM_BYTES: usize = 8 * 1024;
+
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 8 * 1024;
+
+/// Reads after the process has ended: what a pipe of the usual 64 KiB can still hold.
+const LAST_READS: usize = 64 * 1024 / CHUNK_BYTES;
 
 /// Lines a follower may lag behind before it loses some.
 const FOLLOW_QUEUE: usize = 256;
@@ -68,17 +75,22 @@ impl PluginLog {
         lines.iter().rev().find(|line| line.origin == LogOrigin::Stderr).map(|line| line.text.clone())
     }
 
-    /// Reads `stderr` to its end. Ends when every holder of the pipe has closed it.
-    pub(crate) async fn drain(self: Arc<Self>, mut stderr: tokio::net::unix::pipe::Receiver) {
+    /// Reads `stderr` until every holder of the pipe has closed it. Once `over` is cancelled it takes what the pipe
+    /// still holds and ends: a process that got away with the pipe must not keep the host from ending.
+    pub(crate) async fn drain(self: Arc<Self>, mut stderr: tokio::net::unix::pipe::Receiver, over: CancellationToken) {
         let mut chunk = [0; CHUNK_BYTES];
         let mut line = Vec::new();
-        loop {
-            let read = match stderr.read(&mut chunk).await {
-                Ok(0) | Err(_) => break,
-                Ok(read) => read,
+        let mut last_reads = LAST_READS;
+        while last_reads > 0 {
+            let read = tokio::select! {
+                biased;
+                read = stderr.read(&mut chunk) => read,
+                () = over.cancelled() => break,
             };
+            let Ok(read @ 1..) = read else { break };
+            last_reads -= usize::from(over.is_cancelled());
             for piece in chunk[..read].split_inclusive(|byte| *byte == b'\n') {
-                let room = MAX_LINE_BYTES.saturating_sub(line.len());
+                let room = (MAX_LINE_BYTES + SECRET_ROOM_BYTES).saturating_sub(line.len());
                 line.extend_from_slice(&piece[..piece.len().min(room)]);
                 if piece.ends_with(b"\n") {
                     self.push_bytes(&line);

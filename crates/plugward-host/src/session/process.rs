@@ -10,7 +10,8 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
-/// A plugin's process tree.
+/// A plugin's process tree. Dropping it kills the tree: whoever loses a process on the way, by an error or because it
+/// is cancelled itself, leaves none behind.
 pub(crate) struct RunningProcess {
     process: Arc<PluginProcess>,
     exited: watch::Receiver<Option<ExitReport>>,
@@ -73,5 +74,12 @@ impl RunningProcess {
     /// KILL to the whole tree.
     pub(crate) fn kill(&self) {
         let _ = self.process.kill();
+    }
+}
+
+impl Drop for RunningProcess {
+    fn drop(&mut self) {
+        // The task that waits for the end holds the launcher's handle as well, so its own drop comes too late.
+        self.kill();
     }
 }

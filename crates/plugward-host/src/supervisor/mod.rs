@@ -97,6 +97,8 @@ pub(crate) struct Launched {
     pub(crate) process: Arc<RunningProcess>,
     pub(crate) started_at: SystemTime,
     pub(crate) container: Option<ContainerStart>,
+    /// Cancelled at the end of its stop ladder: what still holds its pipes is not waited for.
+    pub(crate) over: CancellationToken,
 }
 
 /// A plugin that is ready.

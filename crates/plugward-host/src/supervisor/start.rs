@@ -181,7 +181,8 @@ async fn launch(
     let io_error = |error: std::io::Error| HostError::internal(format_args!("taking over the pipes: {error}"));
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
     let stderr = tokio::net::unix::pipe::Receiver::from_owned_fd(spawned.stderr).map_err(io_error)?;
-    inner.tasks.spawn(Arc::clone(&plugin.log).drain(stderr));
+    let over = CancellationToken::new();
+    inner.tasks.spawn(Arc::clone(&plugin.log).drain(stderr, over.clone()));
     let backend = &plugin.manifest.backend;
     let settings = SessionSettings {
         max_message_bytes: usize::try_from(backend.max_message_bytes).unwrap_or(usize::MAX),
@@ -189,7 +190,7 @@ async fn launch(
     };
     let session = Session::open(spawned.stdin, spawned.stdout, Arc::clone(&plugin.log), settings).map_err(io_error)?;
     plugin.log.push(LogOrigin::Host, &format!("started, pid {}, generation {generation}", process.pid()));
-    Ok(Launched { generation, session: Arc::new(session), process, started_at: SystemTime::now(), container })
+    Ok(Launched { generation, session: Arc::new(session), process, started_at: SystemTime::now(), container, over })
 }
 
 /// Steps 4 to 9: everything that is said before the plugin is trusted with a call.

@@ -38,18 +38,22 @@ const DRAIN_POLL: Duration = Duration::from_millis(10);
 
 /// Takes the plugin's tools out of the registry and ends its process. Returns when its tree is gone.
 pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
+    let missing = !plugin.missing_grants().is_empty();
     let running = {
         let mut state = plugin.state();
         state.cancel_restart();
         let running = state.running.take();
+        // Under the state's lock: status, list and routing change together (B088).
+        inner.path.registry.withdraw(&plugin.id);
         if let Some(running) = &running {
             running.stopping.cancel();
+            state.settle(missing);
+            "stopping".clone_into(&mut state.detail);
         }
-        // Under the state's lock: no start of this plugin can publish in between.
-        inner.path.registry.withdraw(&plugin.id);
         running
     };
     if let Some(running) = running {
+        inner.plugin_changed(plugin);
         drain(&running, ladder.drain).await;
         end_process(inner, plugin, &running.launched, ladder).await;
     }
@@ -80,6 +84,7 @@ pub(crate) async fn end_process(inner: &Arc<Inner>, plugin: &Plugin, launched: &
         process.kill();
         gone = process.gone_within(STOP_KILL_GRACE).await;
     }
+    launched.over.cancel();
     if gone.is_none_or(|report| !report.tree_gone) {
         plugin.log.push(LogOrigin::Host, "some of its processes could not be ended; see `plugward doctor`");
         tracing::warn!(plugin = %plugin.id, "a process of the plugin's tree could not be ended");
