@@ -79,7 +79,8 @@ pub(crate) type PluginRank = u64;
 
 struct Entry {
     rank: PluginRank,
-    /// Tools known from the approved contract; they keep exposed names stable while a plugin is not running.
+    /// Tools of the approved contract, whether or not it runs: their exposed names are stable, and a call of one that is
+    /// away gets the reason.
     known: Vec<RemoteToolName>,
     tools: Vec<(Arc<ToolDefinition>, Arc<Route>)>,
 }
@@ -127,8 +128,7 @@ impl Registry {
 
     /// Checks ids for a plugin that is about to start (requirement 39: before any process).
     pub(crate) fn check_conflicts(&self, plugin: &PluginId, ids: &[ToolId]) -> Result<(), ToolConflict> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        conflicts(&entries, plugin, ids)
+        conflicts(&self.snapshot(), plugin, ids)
     }
 
     /// Replaces the whole set of a plugin's callable tools at once.
@@ -140,14 +140,14 @@ impl Registry {
     ) -> Result<(), ToolConflict> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let ids: Vec<ToolId> = tools.iter().map(|(tool, _)| ToolId::new(plugin.clone(), tool.name.clone())).collect();
-        conflicts(&entries, plugin, &ids)?;
-        let known: Vec<RemoteToolName> = tools.iter().map(|(tool, _)| tool.name.clone()).collect();
-        match entries.get_mut(plugin) {
-            Some(entry) => entry.tools = tools,
-            None => {
-                entries.insert(plugin.clone(), Entry { rank, known, tools });
-            }
-        }
+        // With the entries locked nobody replaces the snapshot, which holds the tools of all of them.
+        conflicts(&self.snapshot(), plugin, &ids)?;
+        let entry =
+            entries.entry(plugin.clone()).or_insert_with(|| Entry { rank, known: Vec::new(), tools: Vec::new() });
+        // They stay known when the plugin stops: a tool that is away is not one nobody has heard of.
+        let new = tools.iter().map(|(tool, _)| tool.name.clone()).filter(|name| !entry.known.contains(name));
+        entry.known.extend(new.collect::<Vec<_>>());
+        entry.tools = tools;
         self.rebuild(&entries);
         Ok(())
     }
@@ -212,16 +212,11 @@ impl Registry {
     }
 }
 
-fn conflicts(entries: &BTreeMap<PluginId, Entry>, plugin: &PluginId, ids: &[ToolId]) -> Result<(), ToolConflict> {
+fn conflicts(snapshot: &Snapshot, plugin: &PluginId, ids: &[ToolId]) -> Result<(), ToolConflict> {
     // `a.b` + `c` and `a` + `b.c` are different tools with one id.
     for id in ids {
-        let text = id.to_string();
-        for (owner, entry) in entries.iter().filter(|(owner, _)| *owner != plugin) {
-            let taken =
-                entry.tools.iter().any(|(tool, _)| ToolId::new(owner.clone(), tool.name.clone()).to_string() == text);
-            if taken {
-                return Err(ToolConflict { id: id.clone(), owner: owner.clone() });
-            }
+        if let Some(taken) = snapshot.by_id(&id.to_string()).filter(|taken| taken.id.plugin() != plugin) {
+            return Err(ToolConflict { id: id.clone(), owner: taken.id.plugin().clone() });
         }
     }
     Ok(())
@@ -267,11 +262,10 @@ fn exposed_names(naming: Naming, entries: &BTreeMap<PluginId, Entry>) -> Exposed
     order.sort_by(|(a_id, a), (b_id, b)| a.rank.cmp(&b.rank).then_with(|| a_id.cmp(b_id)));
     let sets: Vec<PluginTools> = order
         .into_iter()
-        .map(|(plugin, entry)| {
-            let mut tools = entry.known.clone();
-            let new = entry.tools.iter().map(|(tool, _)| &tool.name).filter(|name| !entry.known.contains(name));
-            tools.extend(new.cloned());
-            PluginTools { plugin: plugin.clone(), prefix: String::new(), tools }
+        .map(|(plugin, entry)| PluginTools {
+            plugin: plugin.clone(),
+            prefix: String::new(),
+            tools: entry.known.clone(),
         })
         .collect();
     let mode = match naming {

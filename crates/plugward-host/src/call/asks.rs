@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use plugward_policy::{PermissionName, ToolId};
+use plugward_policy::{PermissionName, PluginId, ToolId};
 use tokio::sync::{oneshot, watch};
 
 use crate::views::{Answer, PendingAsk};
@@ -24,7 +24,7 @@ struct Open {
 /// The table.
 pub(crate) struct Asks {
     open: Mutex<BTreeMap<String, Open>>,
-    session: Mutex<HashSet<(String, String)>>,
+    session: Mutex<HashSet<(ToolId, PermissionName)>>,
     changed: watch::Sender<u64>,
 }
 
@@ -47,7 +47,13 @@ impl Asks {
     /// Whether a person said yes to this tool and permission for the session.
     pub(crate) fn allowed_for_session(&self, tool: &ToolId, permission: &PermissionName) -> bool {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        session.contains(&(tool.to_string(), permission.to_string()))
+        session.contains(&(tool.clone(), permission.clone()))
+    }
+
+    /// Forgets every yes for tools of a plugin: what carries their names from now on is not what it was given for.
+    pub(crate) fn forget(&self, plugin: &PluginId) {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.retain(|(tool, _)| tool.plugin() != plugin);
     }
 
     /// Asks and waits; dropping the future takes the request back.
@@ -83,7 +89,7 @@ impl Asks {
             Ok(Ok(Answer::AllowOnce)) => AskEnd::Allowed,
             Ok(Ok(Answer::AllowSession)) => {
                 let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-                session.insert((tool.to_string(), permission.to_string()));
+                session.insert((tool.clone(), permission.clone()));
                 AskEnd::Allowed
             }
             Ok(Ok(Answer::Deny) | Err(_)) => AskEnd::Denied,

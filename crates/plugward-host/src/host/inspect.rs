@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 
 use super::{Host, Inner};
+use crate::call::ToolSelector;
 use crate::error::HostError;
 use crate::raw_object::RawObject;
 use crate::registry::Snapshot;
@@ -142,6 +143,30 @@ impl Host {
         let starting = || self.inner.all().iter().any(|plugin| plugin.state().status == PluginStatus::Starting);
         let wait = async {
             while starting() {
+                if let Err(broadcast::error::RecvError::Closed) = events.recv().await {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(limit, wait).await;
+    }
+
+    /// Waits until a tool can be called or its plugin is not starting (any more), at most `limit`: for callers that
+    /// know the tool from an earlier list. Whether it can be called then is for the call to find out.
+    pub async fn tool_settled(&self, tool: &ToolSelector, limit: Duration) {
+        let mut events = self.events();
+        let is_starting = || {
+            let registry = &self.inner.path.registry;
+            let (snapshot, names) = (registry.snapshot(), registry.exposed_names());
+            let (found, known) = match tool {
+                ToolSelector::Id(name) => (snapshot.by_id(name), names.by_id(name)),
+                ToolSelector::Exposed(name) => (snapshot.by_exposed(name), names.by_exposed(name)),
+            };
+            let plugin = known.filter(|_| found.is_none()).map(|id| self.inner.plugin(id.plugin().as_str()));
+            matches!(plugin, Some(Ok(plugin)) if plugin.state().status == PluginStatus::Starting)
+        };
+        let wait = async {
+            while is_starting() {
                 if let Err(broadcast::error::RecvError::Closed) = events.recv().await {
                     return;
                 }

@@ -163,18 +163,28 @@ impl Inner {
         stop::stop(&self, &plugin, Ladder::ORDERLY).await;
         let row = plugin.state().row.clone();
         let record = plugin.id.to_string();
-        self.blocking(move |inner| {
-            // One transaction: half a memory of a removed plugin would hold back its next installation.
-            inner.path.store.write(move |tx| {
-                tx.remove_plugin(&record)?;
-                tx.set_setting(&disabled_key(&record), None)?;
-                tx.set_setting(&super::trust::offered_key(&record), None)?;
-                tx.set_setting(&super::trust::pinned_key(&record), None)
+        let forgotten = self
+            .blocking(move |inner| {
+                // One transaction: half a memory of a removed plugin would hold back its next installation.
+                inner.path.store.write(move |tx| {
+                    tx.remove_plugin(&record)?;
+                    tx.set_setting(&disabled_key(&record), None)?;
+                    tx.set_setting(&super::trust::offered_key(&record), None)?;
+                    tx.set_setting(&super::trust::pinned_key(&record), None)
+                })
             })
-        })
-        .await?;
+            .await;
+        if let Err(error) = forgotten {
+            // It is still installed, and can be removed once the store takes it.
+            let missing = !plugin.missing_grants().is_empty();
+            let mut state = plugin.state();
+            state.removed = false;
+            state.settle(missing);
+            return Err(error);
+        }
         self.plugins.write().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&plugin.id);
         self.path.registry.forget(&plugin.id);
+        self.path.asks.forget(&plugin.id);
         plugin.redactor.clear(plugin.id.as_str());
         let folders = [self.package_dir(&row), self.private_home(&plugin.id)];
         let _ = tokio::task::spawn_blocking(move || folders.iter().for_each(|folder| remove_tree(folder))).await;

@@ -234,6 +234,7 @@ impl Inner {
         })
         .await?;
         *plugin.grants.write().unwrap_or_else(PoisonError::into_inner) = grant_set(&permissions);
+        self.path.asks.forget(id);
         self.after_approval(plugin).await?;
         self.plugin_changed(plugin);
         self.view_with_approval(plugin).await
