@@ -32,7 +32,7 @@ use crate::ids;
 use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
 use crate::schema::Violations;
-use crate::session::{RequestError, Session, Timing, ToolCall};
+use crate::session::{RequestError, Session, Timing, ToolCall, masked};
 use admission::Admission;
 use asks::{AskEnd, Asks};
 use breaker::{Breaker, Outcome};
@@ -321,15 +321,6 @@ impl Limits {
             }
             _ => CallFailure::TimedOut { limit, setting: "backend.tool_timeout_seconds" },
         }
-    }
-}
-
-/// Secrets that a plugin was given do not come back through it (invariant 4, B020).
-fn masked(secrets: &plugward_store::Redactor, raw: Box<RawValue>) -> Box<RawValue> {
-    match secrets.redact_values(raw.get()) {
-        std::borrow::Cow::Borrowed(_) => raw,
-        // `***` replaces text inside strings only; if a value was not in a string, its number is not worth keeping.
-        std::borrow::Cow::Owned(text) => RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned()),
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 
 use super::log::PluginLog;
-use super::{Ending, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall};
+use super::{Ending, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall, masked};
 use crate::views::LogOrigin;
 
 /// Bytes read from the plugin at once; large results arrive in few reads.
@@ -66,6 +66,8 @@ pub(super) struct Driver {
     stdout: pipe::Receiver,
     outgoing: Vec<u8>,
     close_when_flushed: bool,
+    /// The plugin closed its stdin, so that no request can reach it any more.
+    is_deaf: bool,
     waiters: HashMap<OutboundId, Waiter>,
     ids: HashMap<u64, OutboundId>,
     handshake: Option<Reply<ServerHello, HandshakeError>>,
@@ -94,6 +96,7 @@ impl Driver {
             stdout: pipe::Receiver::from_owned_fd(stdout)?,
             outgoing: Vec::new(),
             close_when_flushed: false,
+            is_deaf: false,
             waiters: HashMap::new(),
             ids: HashMap::new(),
             handshake: None,
@@ -130,6 +133,9 @@ impl Driver {
             if let Some(ending) = self.deliver() {
                 break ending;
             }
+            if self.is_deaf && self.waiters.is_empty() && self.handshake.is_none() {
+                break closed("it closed its stdin");
+            }
         };
         commands.close();
         self.stdin = None;
@@ -154,6 +160,7 @@ impl Driver {
             Ok(read) => {
                 self.shared.touch();
                 self.connection.handle_input(Instant::now(), &chunk[..read]);
+                self.shared.messages_in.store(self.connection.stats().messages_in, Ordering::Relaxed);
                 None
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
@@ -184,8 +191,9 @@ impl Driver {
                     self.outgoing.drain(..written);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // A plugin that closed its stdin may still answer what it has read; EOF on stdout ends the session.
+                // A plugin that closed its stdin may still answer what it has read; then the session ends.
                 Err(_) => {
+                    self.is_deaf = true;
                     self.stdin = None;
                     self.outgoing.clear();
                     return;
@@ -291,7 +299,11 @@ impl Driver {
                     self.shared.noise_lines.fetch_add(1, Ordering::Relaxed);
                     self.log.push(LogOrigin::StdoutNoise, &excerpt);
                 }
-                Event::Fatal(fault) => return Some(Ending { reason: fault.to_string(), is_fault: true }),
+                Event::Fatal(fault) => {
+                    // It may quote what the plugin wrote.
+                    let reason = self.log.redactor().redact(&fault.to_string()).into_owned();
+                    return Some(Ending { reason, is_fault: true });
+                }
                 _ => {}
             }
         }
@@ -299,7 +311,6 @@ impl Driver {
     }
 
     fn answer(&mut self, id: OutboundId, result: Result<Box<RawValue>, RequestError>) {
-        self.shared.messages_in.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
         if let Some(waiter) = self.waiters.remove(&id) {
             self.ids.remove(&waiter.key);
             let _ = waiter.reply.send(result);
@@ -307,10 +318,9 @@ impl Driver {
     }
 
     fn progress(&mut self, id: OutboundId, params: Box<RawValue>) {
-        self.shared.messages_in.fetch_add(1, Ordering::Relaxed);
         if let Some(progress) = self.waiters.get(&id).and_then(|waiter| waiter.progress.as_ref()) {
             // A caller that does not keep up loses notes, not its result.
-            let _ = progress.try_send(params);
+            let _ = progress.try_send(masked(self.log.redactor(), params));
         }
     }
 

@@ -59,6 +59,11 @@ impl PluginLog {
         let _ = self.follow.send(line);
     }
 
+    /// Takes secrets of plugins out of text.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
     /// The lines kept, oldest first.
     pub(crate) fn lines(&self) -> Vec<LogLine> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()

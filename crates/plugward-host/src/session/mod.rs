@@ -9,11 +9,13 @@ mod driver;
 pub(crate) mod log;
 pub(crate) mod process;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plugward_protocol::{ClientHello, HandshakeError, RpcError, ServerHello};
+use plugward_store::Redactor;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -80,7 +82,7 @@ pub(crate) struct ToolCall {
 /// How a conversation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ending {
-    /// In plain words, without anything the plugin wrote.
+    /// In plain words; a broken rule quotes the beginning of the line that broke it, without secrets.
     pub(crate) reason: String,
     /// Whether the plugin broke the protocol (and did not merely go away).
     pub(crate) is_fault: bool,
@@ -128,8 +130,8 @@ impl Session {
         settings: SessionSettings,
     ) -> std::io::Result<Session> {
         let (commands, command_rx) = mpsc::channel(COMMAND_QUEUE);
-        // One slot per request that can be in flight: a cancel is never lost to a full queue.
-        let (cancels, cancel_rx) = mpsc::channel(MAX_IN_FLIGHT);
+        // One slot per request that can be in flight or queued: a cancel is never lost to a full queue.
+        let (cancels, cancel_rx) = mpsc::channel(MAX_IN_FLIGHT + COMMAND_QUEUE);
         let (ended_tx, ended) = watch::channel(None);
         let shared = Arc::new(Shared::default());
         let driver = Driver::new(stdin, stdout, settings, Arc::clone(&shared), log)?;
@@ -254,6 +256,15 @@ impl Session {
     fn gone(&self) -> RequestError {
         let reason = self.ending().map_or_else(|| "its process went away".to_owned(), |ending| ending.reason);
         RequestError::Unavailable(reason)
+    }
+}
+
+/// `raw` without the secrets that plugins were given: they do not come back through a call (invariant 4, B020).
+pub(crate) fn masked(secrets: &Redactor, raw: Box<RawValue>) -> Box<RawValue> {
+    match secrets.redact_values(raw.get()) {
+        Cow::Borrowed(_) => raw,
+        // `***` replaces text inside strings only; if a value was not in a string, its number is not worth keeping.
+        Cow::Owned(text) => RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned()),
     }
 }
 
