@@ -4,6 +4,7 @@
 //! program would break for a user if its tests failed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has to stop")]
 
+mod api;
 mod cases_changes;
 mod cases_results;
 mod cases_start;
