@@ -12,8 +12,7 @@
 
 use std::time::Duration;
 
-use plugward_host::{CallFailure, CallReport, CallRequest, ErrorCode, Host, ToolSelector, ToolView};
-use plugward_policy::PluginStatus;
+use plugward_host::{CallFailure, CallReport, CallRequest, ErrorCode, Host, ToolSelector};
 use plugward_protocol::mcp::{self, CallParamsIn, codes};
 use plugward_protocol::{RequestId, RpcError};
 use serde_json::json;
@@ -55,28 +54,20 @@ pub(super) struct Call {
 impl Call {
     /// Runs it to its end; every note is handed on before this returns.
     pub(super) async fn run(self) -> Result<Box<RawValue>, RpcError> {
-        let mut report = self.attempt().await;
-        if matches!(report.outcome, Err(CallFailure::ToolNotFound { .. }))
-            && let Some(tool) = self.absent_tool().await
-        {
-            // A client that kept its tool list may call before the plugin is up again.
-            if self.status(&tool) == Some(PluginStatus::Starting) {
-                self.host.settled(self.start_wait).await;
-                report = self.attempt().await;
-            }
-            if let Err(CallFailure::ToolNotFound { .. }) = report.outcome {
-                let reason = "it is not running at the moment".to_owned();
-                report.tool = Some(tool.id);
-                report.outcome = Err(CallFailure::Unavailable { reason });
-            }
+        let tool = ToolSelector::Exposed(self.params.name.clone());
+        // A client that kept its tool list may call before the plugin is up.
+        tokio::select! {
+            () = self.host.tool_settled(&tool, self.start_wait) => {}
+            () = self.cancel.cancelled() => return Err(given_up()),
         }
+        let report = self.call(tool).await;
         finish(report, &self.params.name)
     }
 
-    async fn attempt(&self) -> CallReport {
+    async fn call(&self, tool: ToolSelector) -> CallReport {
         let (progress, mut notes) = mpsc::channel(MAX_WAITING_NOTES);
         let request = CallRequest {
-            tool: ToolSelector::Exposed(self.params.name.clone()),
+            tool,
             arguments: Some(self.params.arguments.clone()),
             meta: self.params.meta.clone(),
             caller: self.caller.clone(),
@@ -105,18 +96,6 @@ impl Call {
             // Without a driver nobody is there to be told.
             let _ = self.notes.send(Note { request: self.request.clone(), params }).await;
         }
-    }
-
-    /// The tool of this name that a person approved and that is absent only because its plugin does not run.
-    async fn absent_tool(&self) -> Option<ToolView> {
-        let tools = self.host.approved_tools().await.ok()?;
-        let tool = tools.into_iter().find(|tool| tool.exposed_name == self.params.name)?;
-        matches!(self.status(&tool)?, PluginStatus::Starting | PluginStatus::Error).then_some(tool)
-    }
-
-    fn status(&self, tool: &ToolView) -> Option<PluginStatus> {
-        let plugins = self.host.overview();
-        plugins.iter().find(|plugin| plugin.id == *tool.id.plugin()).map(|plugin| plugin.status)
     }
 }
 
