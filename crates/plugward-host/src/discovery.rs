@@ -17,6 +17,10 @@ pub(crate) const MAX_LIST_PAGES: usize = 100;
 /// Tools of one plugin (the seed's limit; the largest of 48 real servers has 119).
 pub(crate) const MAX_TOOLS: usize = 500;
 
+/// Bytes of all definitions together. 500 tools of 16 KiB each, far more than any real list; without it 100 pages of the
+/// largest message would be kept and stored.
+pub(crate) const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
+
 /// Why a list could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum DiscoveryError {
@@ -43,6 +47,9 @@ pub(crate) enum DiscoveryError {
     /// Too many tools.
     #[error("the plugin lists more than {MAX_TOOLS} tools")]
     TooManyTools,
+    /// Definitions too long altogether.
+    #[error("the tools the plugin lists have more than {MAX_LIST_BYTES} bytes")]
+    TooManyBytes,
     /// The plugin went away.
     #[error("{0}")]
     Unavailable(String),
@@ -52,6 +59,7 @@ pub(crate) enum DiscoveryError {
 pub(crate) async fn list_tools(session: &Session, limit: Duration) -> Result<Vec<Box<RawValue>>, DiscoveryError> {
     let deadline = Instant::now() + limit;
     let mut tools = Vec::new();
+    let mut bytes = 0;
     let mut seen = HashSet::new();
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_LIST_PAGES {
@@ -59,12 +67,18 @@ pub(crate) async fn list_tools(session: &Session, limit: Duration) -> Result<Vec
         let answer = session.request(methods::TOOLS_LIST, mcp::list_params(cursor.as_deref()), left).await;
         let page = ListToolsPage::parse(&answer.map_err(|error| failure(error, limit))?)
             .map_err(|error| DiscoveryError::Invalid(error.to_string()))?;
-        let new = page.tools.into_iter().filter(|tool| cursor.as_deref() != Some("") || !is_listed(&tools, tool));
-        let new: Vec<_> = new.collect();
+        // A server that means "end" by an empty cursor starts over.
+        let listed = if cursor.as_deref() == Some("") { names(&tools) } else { HashSet::new() };
+        let is_new = |tool: &Box<RawValue>| name(tool).is_none_or(|name| !listed.contains(&name));
+        let new: Vec<_> = page.tools.into_iter().filter(is_new).collect();
         let brought_none = new.is_empty();
+        bytes += new.iter().map(|tool| tool.get().len()).sum::<usize>();
         tools.extend(new);
         if tools.len() > MAX_TOOLS {
             return Err(DiscoveryError::TooManyTools);
+        }
+        if bytes > MAX_LIST_BYTES {
+            return Err(DiscoveryError::TooManyBytes);
         }
         let Some(next) = page.next_cursor else { return Ok(tools) };
         if !seen.insert(next.clone()) {
@@ -79,10 +93,12 @@ pub(crate) async fn list_tools(session: &Session, limit: Duration) -> Result<Vec
     Err(DiscoveryError::TooManyPages)
 }
 
-/// Whether a tool of this name was listed before: a server that means "end" by an empty cursor starts over.
-fn is_listed(listed: &[Box<RawValue>], tool: &RawValue) -> bool {
-    let name = |raw: &RawValue| RawObject::parse(raw).and_then(|tool| tool.get_str("name"));
-    name(tool).is_some_and(|wanted| listed.iter().any(|other| name(other).as_ref() == Some(&wanted)))
+fn names(tools: &[Box<RawValue>]) -> HashSet<String> {
+    tools.iter().filter_map(|tool| name(tool)).collect()
+}
+
+fn name(tool: &RawValue) -> Option<String> {
+    RawObject::parse(tool)?.get_str("name")
 }
 
 fn failure(error: RequestError, limit: Duration) -> DiscoveryError {
