@@ -12,10 +12,11 @@ use std::time::SystemTime;
 use plugward_policy::{Diagnostic, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest};
 use plugward_store::{PluginRow, StoreError};
 
-use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, disabled_key};
-use crate::call::{epoch_us, random_hex};
+use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, disabled_key, store_error};
+use crate::call::epoch_us;
 use crate::error::{ErrorCode, HostError};
 use crate::events::HostEvent;
+use crate::ids::random_hex;
 use crate::package::{self, PackageLimits};
 use crate::supervisor::stop::{self, Ladder};
 use crate::views::PluginView;
@@ -138,7 +139,8 @@ impl Inner {
             let message = format!("package is plugin `{id}`, not `{wanted}`");
             return Err(HostError::new(ErrorCode::PluginManifestInvalid, message));
         }
-        if self.plugin(id.as_str()).is_ok() {
+        // The store decides: a record that could not be read when the host opened is an installed plugin as well.
+        if self.path.store.plugin(id.as_str()).map_err(|error| store_error(&error))?.is_some() {
             let message = format!("plugin `{id}` is installed already");
             let hint = format!("remove the installed one first: `plugward remove {id}`");
             return Err(HostError::new(ErrorCode::PluginAlreadyInstalled, message).with_hint(hint));
@@ -157,24 +159,15 @@ impl Inner {
 
     async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
         let _roster = self.roster.lock().await;
-        let plugin = self.plugin(id)?;
+        let plugin = match self.plugin(id) {
+            Ok(plugin) => plugin,
+            Err(not_found) => return self.remove_unreadable(id, not_found).await,
+        };
         let _operation = plugin.operation.lock().await;
         plugin.state().removed = true;
         stop::stop(&self, &plugin, Ladder::ORDERLY).await;
         let row = plugin.state().row.clone();
-        let record = plugin.id.to_string();
-        let forgotten = self
-            .blocking(move |inner| {
-                // One transaction: half a memory of a removed plugin would hold back its next installation.
-                inner.path.store.write(move |tx| {
-                    tx.remove_plugin(&record)?;
-                    tx.set_setting(&disabled_key(&record), None)?;
-                    tx.set_setting(&super::trust::offered_key(&record), None)?;
-                    tx.set_setting(&super::trust::pinned_key(&record), None)
-                })
-            })
-            .await;
-        if let Err(error) = forgotten {
+        if let Err(error) = self.forget_record(&row).await {
             // It is still installed, and can be removed once the store takes it.
             let missing = !plugin.missing_grants().is_empty();
             let mut state = plugin.state();
@@ -186,11 +179,42 @@ impl Inner {
         self.path.registry.forget(&plugin.id);
         self.path.asks.forget(&plugin.id);
         plugin.redactor.clear(plugin.id.as_str());
-        let folders = [self.package_dir(&row), self.private_home(&plugin.id)];
-        let _ = tokio::task::spawn_blocking(move || folders.iter().for_each(|folder| remove_tree(folder))).await;
+        self.remove_folders(&row).await;
         tracing::info!(plugin = %plugin.id, "removed");
         self.events.send(HostEvent::PluginRemoved(plugin.id.clone()));
         Ok(())
+    }
+
+    /// Forgets a plugin whose record could not be read when the host opened. It never ran here, and would otherwise
+    /// neither go nor make room for a new installation.
+    async fn remove_unreadable(self: &Arc<Self>, id: &str, not_found: HostError) -> Result<(), HostError> {
+        let wanted = id.to_owned();
+        let Some(row) = self.blocking(move |inner| inner.path.store.plugin(&wanted)).await? else {
+            return Err(not_found);
+        };
+        self.forget_record(&row).await?;
+        self.remove_folders(&row).await;
+        tracing::info!(plugin = %row.id, "removed a plugin whose record is not readable");
+        Ok(())
+    }
+
+    async fn forget_record(self: &Arc<Self>, row: &PluginRow) -> Result<(), HostError> {
+        let id = row.id.clone();
+        self.blocking(move |inner| {
+            // One transaction: half a memory of a removed plugin would hold back its next installation.
+            inner.path.store.write(move |tx| {
+                tx.remove_plugin(&id)?;
+                tx.set_setting(&disabled_key(&id), None)?;
+                tx.set_setting(&super::trust::offered_key(&id), None)?;
+                tx.set_setting(&super::trust::pinned_key(&id), None)
+            })
+        })
+        .await
+    }
+
+    async fn remove_folders(&self, row: &PluginRow) {
+        let folders = [self.package_dir(row), self.config.home.join(HOMES_DIR).join(&row.id)];
+        let _ = tokio::task::spawn_blocking(move || folders.iter().for_each(|folder| remove_tree(folder))).await;
     }
 
     pub(crate) fn private_home(&self, id: &PluginId) -> PathBuf {
