@@ -6,10 +6,13 @@
 
 mod api;
 mod cases_changes;
+mod cases_processes;
 mod cases_results;
 mod cases_start;
 mod cases_support;
 mod cases_tools;
 mod cases_wire;
+mod cli;
 mod host_start;
+mod stress;
 mod support;
