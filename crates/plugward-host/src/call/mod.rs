@@ -375,9 +375,14 @@ fn verdict(outcome: &Result<ToolReply, CallFailure>, silent: bool, limits: &Limi
     }
 }
 
-/// The sentence that settled a decision.
+/// The sentence that settled a decision: the first rule that demanded more than the rest, or, where all agreed, the
+/// last and most particular one.
 fn explain(decision: &Decision) -> String {
-    decision.reason().map_or_else(String::new, |step| step.text.clone())
+    let settled = match decision.verdict {
+        Effect::Allow => decision.steps.last(),
+        Effect::Ask | Effect::Deny => decision.reason(),
+    };
+    settled.map_or_else(String::new, |step| step.text.clone())
 }
 
 /// A name from outside, fit for an error text.
