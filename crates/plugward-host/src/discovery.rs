@@ -69,8 +69,8 @@ pub(crate) async fn list_tools(session: &Session, limit: Duration) -> Result<Vec
             .map_err(|error| DiscoveryError::Invalid(error.to_string()))?;
         // A server that means "end" by an empty cursor starts over.
         let listed = if cursor.as_deref() == Some("") { names(&tools) } else { HashSet::new() };
-        let is_new = |tool: &Box<RawValue>| name(tool).is_none_or(|name| !listed.contains(&name));
-        let new: Vec<_> = page.tools.into_iter().filter(is_new).collect();
+        let is_new = |tool: &RawValue| name(tool).is_none_or(|name| !listed.contains(&name));
+        let new: Vec<_> = page.tools.into_iter().filter(|tool| is_new(tool)).collect();
         let brought_none = new.is_empty();
         bytes += new.iter().map(|tool| tool.get().len()).sum::<usize>();
         tools.extend(new);

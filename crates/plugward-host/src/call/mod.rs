@@ -14,6 +14,7 @@ pub(crate) mod breaker;
 mod record;
 pub(crate) mod result;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -49,6 +50,9 @@ pub(crate) struct Route {
     pub(crate) session: Arc<Session>,
     pub(crate) admission: Admission,
     pub(crate) breaker: Arc<Breaker>,
+    /// Its end was counted against the plugin already, or was wanted. One end fails all calls in flight at once, and is
+    /// one failure all the same.
+    pub(crate) is_end_counted: AtomicBool,
     pub(crate) grants: Arc<RwLock<GrantSet>>,
     pub(crate) secrets: plugward_store::Redactor,
 }
@@ -190,7 +194,13 @@ impl CallPath {
         let answer = tool.route.session.call_tool(call, &request.cancel).await;
         let outcome = judge(tool, answer, &limits);
         let silent = tool.route.session.messages_in() == heard_before;
-        pass.report(Instant::now(), verdict(&outcome, silent, &limits));
+        let verdict = match &outcome {
+            Err(CallFailure::Unavailable { .. }) if tool.route.is_end_counted.swap(true, Ordering::AcqRel) => {
+                Outcome::Unknown
+            }
+            outcome => verdict(outcome, silent, &limits),
+        };
+        pass.report(Instant::now(), verdict);
         drop(permits);
         span.stage("plugin");
         outcome

@@ -11,6 +11,7 @@
 //! [`start`] returns. Refuses to retry; [`super::watch`] does.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use plugward_policy::{HostStatus, PluginStatus, StdoutMode};
@@ -341,6 +342,7 @@ fn route(plugin: &Plugin, session: &Arc<Session>) -> Route {
         session: Arc::clone(session),
         admission: Admission::new(count(backend.max_concurrent_calls), count(backend.max_queued_calls)),
         breaker: Arc::clone(&plugin.breaker),
+        is_end_counted: AtomicBool::new(false),
         grants: Arc::clone(&plugin.grants),
         secrets: plugin.redactor.clone(),
     }

@@ -5,6 +5,7 @@
 //! bounded and runs for all plugins at once. Refuses to judge why a plugin stops.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Launched, Plugin, Running, containers};
@@ -47,6 +48,7 @@ pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
         inner.path.registry.withdraw(&plugin.id);
         if let Some(running) = &running {
             running.stopping.cancel();
+            running.route.is_end_counted.store(true, Ordering::Release);
             state.settle(missing);
             "stopping".clone_into(&mut state.detail);
         }
