@@ -64,7 +64,8 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketA
             return std::future::pending().await;
         }
         let (reader, writer) = (tokio::io::stdin(), tokio::io::stdout());
-        gateway::serve(host.clone(), reader, writer, gateway::Options::default()).await
+        gateway::serve(host.clone(), reader, writer, gateway::Options::default()).await;
+        Ok(())
     };
     // The end of standard input ends all; so does a face that ends by itself, which only a defect makes it do.
     let result = tokio::select! {

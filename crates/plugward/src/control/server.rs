@@ -164,9 +164,9 @@ async fn mcp(
 ) -> io::Result<()> {
     write_line(&mut writer, &Frame::Done(Outcome::Mcp)).await?;
     let session = gateway::serve(host, reader, writer, gateway::Options::default());
-    let ended = tokio::select! {
-        () = stop.cancelled() => return Ok(()),
-        ended = session => ended,
-    };
-    ended.map_err(|error| io::Error::other(format!("{error:#}")))
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = session => {}
+    }
+    Ok(())
 }

@@ -48,15 +48,16 @@ impl Default for Options {
 
 /// Serves one MCP client until it closes its end and every request it sent is answered (case B086).
 ///
-/// The session ends early when the client goes away or does not read. Dropping the future cancels the calls under way.
-///
-/// # Errors
-/// When the client does not read what is sent to it; the text says so.
+/// The session ends early when the client goes away or does not read; the log says so, and it is no failure of ours.
+/// Dropping the future cancels the calls under way.
 pub(crate) async fn serve(
     host: Host,
     reader: impl AsyncRead + Send + Unpin + 'static,
     writer: impl AsyncWrite + Send + Unpin + 'static,
     options: Options,
-) -> anyhow::Result<()> {
-    driver::Driver::new(host, options, driver::Limits::default()).run(reader, writer).await
+) {
+    let session = driver::Driver::new(host, options, driver::Limits::default());
+    if let Err(error) = session.run(reader, writer).await {
+        tracing::warn!("an MCP session was ended: {error:#}");
+    }
 }
