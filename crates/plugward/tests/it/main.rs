@@ -13,6 +13,7 @@ mod cases_support;
 mod cases_tools;
 mod cases_wire;
 mod cli;
+mod gateway;
 mod host_start;
 mod stress;
 mod support;

@@ -1,0 +1,32 @@
+//! `plugward serve --stdio` as MCP clients meet it: the real program over pipes, with fixture plugins behind it.
+//!
+//! If these fail, agents lose tools, answers or digits. What needs no plugin is tested inside the gateway module.
+
+mod calls;
+mod client;
+mod ending;
+mod lists;
+mod starting;
+mod unavailable;
+
+use tempfile::TempDir;
+
+use crate::support::{Fixture, TestHost};
+use client::Client;
+
+/// A home in which these plugins are installed, approved and switched on.
+async fn home_with(fixtures: &[Fixture]) -> TempDir {
+    let test = TestHost::new().await;
+    for fixture in fixtures {
+        test.run(fixture).await;
+    }
+    test.close().await
+}
+
+/// A client of a program that has these plugins, after the handshake and a first list.
+async fn connected(fixtures: &[Fixture]) -> Client {
+    let mut client = Client::start(home_with(fixtures).await);
+    client.handshake();
+    client.list();
+    client
+}
