@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use plugward_host::{ErrorCode, Host, HostError};
+use plugward_host::{ErrorCode, Host, HostError, PluginView};
+use plugward_policy::PluginStatus;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -39,7 +40,7 @@ pub(super) async fn show(State(host): State<Host>, Id(id): Id) -> Result<Json<Ho
     Ok(Json(HostBody::from(&host.host_status(&id)?)))
 }
 
-/// Restarts a plugin that is switched on; answers when its tools are discovered again (requirement 115).
+/// Restarts a plugin that runs or has failed; answers when its tools are discovered again (requirement 115).
 #[utoipa::path(post, path = "/api/plugins/{plugin_id}/host/restart", tag = "plugin host",
     operation_id = "restart_plugin_host",
     params(("plugin_id" = String, Path, description = "Id of the plugin")),
@@ -64,10 +65,12 @@ pub(super) async fn restart(
     }
 }
 
-/// One code, two meanings: "not switched on" is the caller's to mend (409), "broke off" is the plugin's (503).
+/// One code, two meanings: "not switched on" is the caller's to mend (409), "broke off" is the plugin's (503). A start
+/// that broke off has left the state `error`; one that was refused has not.
 async fn refused(host: &Host, id: &str, error: HostError) -> ApiError {
     let is_unavailable = error.code == ErrorCode::PluginHostUnavailable;
-    let is_off = is_unavailable && host.plugin(id).await.is_ok_and(|view| !view.enabled);
+    let is_refused = |view: PluginView| !view.enabled && view.status != PluginStatus::Error;
+    let is_off = is_unavailable && host.plugin(id).await.is_ok_and(is_refused);
     let error = ApiError::from(error);
     if is_off { error.with_status(StatusCode::CONFLICT) } else { error }
 }
