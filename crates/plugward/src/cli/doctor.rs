@@ -180,7 +180,7 @@ fn environment(settings: &Settings) -> Row {
 async fn home(settings: &Settings) -> Vec<Row> {
     let shown = settings.home.display().to_string();
     if !settings.home.exists() {
-        return vec![Row::ok("home", format!("{shown}: not there yet, the first install makes it"))];
+        return vec![absent_home(&settings.home)];
     }
     match Client::connect(&settings.home).await {
         Ok(client) => {
@@ -221,6 +221,21 @@ async fn home(settings: &Settings) -> Vec<Row> {
             vec![Row::broken("home", error.message, "nothing that is kept can be used", &fix)]
         }
     }
+}
+
+/// A home that the first command will have to make.
+fn absent_home(home: &Path) -> Row {
+    let nearest = home.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    let is_writable = nearest.is_dir() && rustix::fs::access(nearest, rustix::fs::Access::WRITE_OK).is_ok();
+    if is_writable {
+        return Row::ok("home", format!("{}: not there yet, the first command makes it", home.display()));
+    }
+    Row::broken(
+        "home",
+        format!("{}: not there, and `{}` cannot be written", home.display(), nearest.display()),
+        "nothing can be kept",
+        "set PLUGWARD_HOME to a folder you may write to",
+    )
 }
 
 async fn plugins(host: &Host) -> Vec<Row> {

@@ -39,9 +39,7 @@ Help:
   help        Print this, or the help of a command
 
 Options:
-{options}
-
-{after-help}";
+{options}{after-help}";
 
 /// The way from nothing to a tool in an agent.
 pub(super) const FIRST_STEPS: &str = "\

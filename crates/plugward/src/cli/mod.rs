@@ -87,7 +87,7 @@ fn usage(error: &clap::Error, json: bool) -> Exit {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             output.text(&error.render().ansi().to_string());
-            Exit::Ok
+            finish(&output, Ok(Exit::Ok))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if !json => {
             output.to_stderr(error.render().ansi().to_string().trim_end());
@@ -127,9 +127,12 @@ async fn start(output: Output, global: Global, command: Command) -> Exit {
     let settings = Settings::load(global.home, |name| std::env::var_os(name));
     // These work without a home, and the doctor is there to tell what is wrong with it.
     let settings = match (command, settings) {
-        (Command::Completion { shell }, _) => return completion(&output, shell),
+        (Command::Completion { shell }, _) => return finish(&output, Ok(completion(&output, shell))),
         (Command::Demo, _) => return finish(&output, demo::run(&output).await),
-        (Command::Doctor, settings) => return doctor::run(&output, settings).await,
+        (Command::Doctor, settings) => {
+            let exit = doctor::run(&output, settings).await;
+            return finish(&output, Ok(exit));
+        }
         (command, Ok(settings)) => (command, settings),
         (_, Err(error)) => return finish(&output, Err(settings_failure(&error))),
     };
