@@ -85,6 +85,14 @@ impl LineFramer {
         self.ready.pop_front()
     }
 
+    /// The unfinished line as oversized, if it is over the cap already. For owners that do not go on after such a line:
+    /// a peer that never ends it must not keep them waiting. The rest of the line is not skipped any more.
+    pub fn give_up_line(&mut self) -> Option<FramedLine> {
+        let skipping = self.skipping.take()?;
+        let scanned = skipping.scan.finish();
+        Some(FramedLine::Oversized { bytes: skipping.bytes, id: scanned.id, shape: scanned.shape })
+    }
+
     /// Ends the stream; returns the unterminated tail if there is one. Call after draining finished lines.
     pub fn close(&mut self) -> Option<FramedLine> {
         if let Some(seen) = self.mark_seen.take()

@@ -289,6 +289,8 @@ impl Driver {
                     }
                 }
                 Event::Response { id, outcome } => self.answer(id, outcome.map_err(RequestError::Rejected)),
+                // The end of the conversation follows and tells everybody why.
+                Event::Failed { cause: RequestFailure::Closed, .. } => {}
                 Event::Failed { id, cause } => {
                     let error = self.failure(cause);
                     self.answer(id, Err(error));

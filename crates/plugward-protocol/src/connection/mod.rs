@@ -144,6 +144,14 @@ impl Connection {
             }
             self.handle_framed(now, line);
         }
+        // Where an oversized line is the end, its newline is not waited for: it may never come (Requirement 128).
+        let is_final = self.config.role == Role::Client && self.config.oversized == OversizedPolicy::Fatal;
+        if is_final
+            && !self.dead
+            && let Some(line) = self.framer.give_up_line()
+        {
+            self.handle_framed(now, line);
+        }
     }
 
     /// Notes that the peer will send no more bytes. Requests of ours fail; in the server role requests of the peer can

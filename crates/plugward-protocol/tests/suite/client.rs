@@ -296,6 +296,20 @@ fn an_oversized_answer_fails_by_policy() {
 }
 
 #[test]
+fn a_strict_client_does_not_wait_for_the_end_of_an_oversized_line() {
+    // Requirement 128: a native server that never ends its line must not keep the host waiting.
+    let mut driven =
+        Driven::ready_client(ConnectionConfig { max_message_bytes: 1000, ..ConnectionConfig::client() }, "{}");
+    let id = driven.request("tools/call", "{}");
+    driven.bytes(&[b'x'; 1000]);
+    assert!(driven.events().is_empty(), "within the cap the line may still end");
+    driven.bytes(b"x");
+    let events = driven.events();
+    assert!(matches!(events[0], Event::Failed { id: failed, cause: RequestFailure::Closed } if failed == id));
+    assert!(matches!(events[1], Event::Fatal(PeerFault::OversizedLine { bytes: 1001, limit: 1000 })), "{events:?}");
+}
+
+#[test]
 fn closing_fails_everything_exactly_once() {
     // Requirement 52: server exit.
     let mut driven = strict();
