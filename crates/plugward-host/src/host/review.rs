@@ -283,7 +283,11 @@ impl Inner {
         let missing = !plugin.missing_grants().is_empty();
         if missing {
             stop::stop(self, plugin, Ladder::ORDERLY).await;
-            self.set_enabled(plugin, false).await?;
+            // Only what was on is switched off: a plugin that nobody enabled yet is not `disabled` afterwards.
+            let was_enabled = plugin.state().row.enabled;
+            if was_enabled {
+                self.set_enabled(plugin, false).await?;
+            }
             plugin.state().settle(true);
         } else {
             let mut state = plugin.state();

@@ -64,11 +64,13 @@ pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
 
 /// Ends the process of a plugin that fell over, if nobody has yet: whoever comes first, its watcher or a person's stop
 /// or start, so that none of them leaves it behind. The caller holds the operation lock.
-pub(crate) async fn end_fallen(inner: &Arc<Inner>, plugin: &Plugin) {
+///
+/// False if there was nothing to end.
+pub(crate) async fn end_fallen(inner: &Arc<Inner>, plugin: &Plugin) -> bool {
     let fallen = plugin.state().fallen.take();
-    if let Some(launched) = fallen {
-        end_process(inner, plugin, &launched, Ladder::BROKEN).await;
-    }
+    let Some(launched) = fallen else { return false };
+    end_process(inner, plugin, &launched, Ladder::BROKEN).await;
+    true
 }
 
 /// The ladder for one process.

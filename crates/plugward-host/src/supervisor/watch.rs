@@ -138,8 +138,8 @@ async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Runni
     inner.plugin_changed(plugin);
     inner.remember_outcome(plugin, Some(&reason)).await;
     let _operation = plugin.operation.lock().await;
-    stop::end_fallen(inner, plugin).await;
-    if matches!(restart, Restart::Automatic) {
+    // An operation that ended the process first has decided what follows.
+    if stop::end_fallen(inner, plugin).await && matches!(restart, Restart::Automatic) {
         schedule(inner, plugin);
     }
 }

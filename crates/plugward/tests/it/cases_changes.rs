@@ -45,7 +45,8 @@ async fn b044_a_definition_that_changed_is_held_until_somebody_looked() {
     eventually("the changed tool is taken out", || test.tool_names("mail").is_empty().then_some(())).await;
     assert_eq!(*versions.borrow(), before + 1);
     let failure = test.call("mail.send", json!({})).await.outcome.unwrap_err();
-    assert_eq!(failure.cause(), "tool_not_found");
+    assert_eq!(failure.cause(), "unavailable");
+    assert!(failure.message("mail.send").contains("definition changed"), "{failure:?}");
     let view = test.host.plugin("mail").await.unwrap();
     assert_eq!(view.status.as_str(), "ready");
     let held = &view.held_tools[0];
