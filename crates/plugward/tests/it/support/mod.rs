@@ -1,4 +1,7 @@
 //! Shared by all test modules: hosts with a home of their own, fixture plugins and bounded waits.
+#![allow(clippy::needless_pass_by_value, reason = "a test reads better with `json!` as the argument")]
+
+pub(crate) mod marks;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,15 +18,15 @@ use serde_json::value::{RawValue, to_raw_value};
 use tempfile::TempDir;
 
 /// Longest wait for anything in a test. Generous: machines that run tests are slow and busy.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The program under test.
-pub fn plugward() -> PathBuf {
+pub(crate) fn plugward() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_plugward"))
 }
 
 /// The fixture server, built beside the program under test.
-pub fn fixture() -> PathBuf {
+pub(crate) fn fixture() -> PathBuf {
     let path = plugward().with_file_name("mcp-fixture");
     assert!(
         path.exists(),
@@ -34,26 +37,26 @@ pub fn fixture() -> PathBuf {
 }
 
 /// A package folder made for one test.
-pub struct Package {
+pub(crate) struct Package {
     dir: TempDir,
 }
 
 impl Package {
     /// A package with this manifest and nothing else.
-    pub fn with_manifest(manifest: &str) -> Self {
+    pub(crate) fn with_manifest(manifest: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("plugin.yaml"), manifest).unwrap();
         Self { dir }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 }
 
 /// Writes manifests of fixture plugins.
 #[derive(Clone)]
-pub struct Fixture {
+pub(crate) struct Fixture {
     id: String,
     args: Vec<String>,
     declared: Option<Vec<String>>,
@@ -64,11 +67,11 @@ pub struct Fixture {
 }
 
 /// Tools of the well-behaved fixture.
-pub const NORMAL_TOOLS: [&str; 6] = ["echo", "fail", "sleep", "large", "environment", "exit"];
+pub(crate) const NORMAL_TOOLS: [&str; 6] = ["echo", "fail", "sleep", "large", "environment", "exit"];
 
 impl Fixture {
     /// An imported server: no declared tools, tolerant stdout.
-    pub fn imported(id: &str, args: &[&str]) -> Self {
+    pub(crate) fn imported(id: &str, args: &[&str]) -> Self {
         Self {
             id: id.to_owned(),
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
@@ -81,22 +84,22 @@ impl Fixture {
     }
 
     /// The well-behaved server with its declared tools, as in the seed.
-    pub fn normal(id: &str) -> Self {
+    pub(crate) fn normal(id: &str) -> Self {
         Self::imported(id, &["normal"]).permission("notes.read").declares(&NORMAL_TOOLS)
     }
 
-    pub fn declares(mut self, tools: &[&str]) -> Self {
+    pub(crate) fn declares(mut self, tools: &[&str]) -> Self {
         self.declared = Some(tools.iter().map(|tool| (*tool).to_owned()).collect());
         self
     }
 
-    pub fn permission(mut self, name: &str) -> Self {
+    pub(crate) fn permission(mut self, name: &str) -> Self {
         self.permissions.push(name.to_owned());
         self
     }
 
     /// A further line of the `backend` section; one of the same key replaces it.
-    pub fn backend(mut self, line: &str) -> Self {
+    pub(crate) fn backend(mut self, line: &str) -> Self {
         let key = line.split(':').next().unwrap().to_owned();
         self.backend.retain(|old| old.split(':').next() != Some(&key));
         self.backend.push(line.to_owned());
@@ -104,17 +107,17 @@ impl Fixture {
     }
 
     /// Further top-level YAML.
-    pub fn extra(mut self, yaml: &str) -> Self {
+    pub(crate) fn extra(mut self, yaml: &str) -> Self {
         self.extra.push_str(yaml);
         self
     }
 
-    pub fn command(mut self, command: &str) -> Self {
+    pub(crate) fn command(mut self, command: &str) -> Self {
         command.clone_into(&mut self.command);
         self
     }
 
-    pub fn manifest(&self) -> String {
+    pub(crate) fn manifest(&self) -> String {
         let id = &self.id;
         let mut yaml = format!("id: {id}\nname: Fixture {id}\nversion: 1.0.0\n");
         let list = |items: &[String]| serde_json::to_string(items).unwrap();
@@ -131,24 +134,24 @@ impl Fixture {
         yaml + &self.extra
     }
 
-    pub fn package(&self) -> Package {
+    pub(crate) fn package(&self) -> Package {
         Package::with_manifest(&self.manifest())
     }
 }
 
 /// A host with a home of its own. Ends its plugins when a test ends it; a test that fails leaves that to the launcher.
-pub struct TestHost {
-    pub host: Host,
+pub(crate) struct TestHost {
+    pub(crate) host: Host,
     home: TempDir,
 }
 
 /// Settings of a test host.
-pub struct Settings {
-    pub environment: Environment,
-    pub catalogue: Catalogue,
-    pub naming: Naming,
-    pub restart_base_delay: Duration,
-    pub host_environment: Vec<(String, String)>,
+pub(crate) struct Settings {
+    pub(crate) environment: Environment,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) naming: Naming,
+    pub(crate) restart_base_delay: Duration,
+    pub(crate) host_environment: Vec<(String, String)>,
 }
 
 impl Default for Settings {
@@ -166,56 +169,56 @@ impl Default for Settings {
 }
 
 impl TestHost {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(Settings::default()).await
     }
 
-    pub async fn with(settings: Settings) -> Self {
+    pub(crate) async fn with(settings: Settings) -> Self {
         Self::at(tempfile::tempdir().unwrap(), settings).await
     }
 
     /// A host on a home that an earlier one left.
-    pub async fn at(home: TempDir, settings: Settings) -> Self {
+    pub(crate) async fn at(home: TempDir, settings: Settings) -> Self {
         let config = config(home.path(), settings);
         Self { host: Host::open(config).await.unwrap(), home }
     }
 
-    pub fn home(&self) -> &Path {
+    pub(crate) fn home(&self) -> &Path {
         self.home.path()
     }
 
     /// Installs and approves a fixture plugin.
-    pub async fn install(&self, fixture: &Fixture) {
+    pub(crate) async fn install(&self, fixture: &Fixture) {
         self.install_package(&fixture.package()).await;
     }
 
-    pub async fn install_package(&self, package: &Package) {
+    pub(crate) async fn install_package(&self, package: &Package) {
         let view = self.host.install(package.path(), None).await.unwrap();
         self.approve(view.id.as_str()).await;
     }
 
-    pub async fn approve(&self, id: &str) {
+    pub(crate) async fn approve(&self, id: &str) {
         let review = self.host.review(id).await.unwrap();
         self.host.approve(id, &review.digest, ApprovalOrigin::Test).await.unwrap();
     }
 
     /// Installs, approves and enables.
-    pub async fn run(&self, fixture: &Fixture) -> PluginView {
+    pub(crate) async fn run(&self, fixture: &Fixture) -> PluginView {
         self.try_run(fixture).await.unwrap()
     }
 
-    pub async fn try_run(&self, fixture: &Fixture) -> Result<PluginView, HostError> {
+    pub(crate) async fn try_run(&self, fixture: &Fixture) -> Result<PluginView, HostError> {
         self.install(fixture).await;
         self.host.enable(&fixture.id).await
     }
 
     /// Calls a tool by its internal id.
-    pub async fn call(&self, tool: &str, arguments: Value) -> CallReport {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallReport {
         self.host.call(request(tool, arguments)).await
     }
 
     /// Calls a tool that must succeed, and gives its output in the seed's form.
-    pub async fn output(&self, tool: &str, arguments: Value) -> Value {
+    pub(crate) async fn output(&self, tool: &str, arguments: Value) -> Value {
         let report = self.call(tool, arguments).await;
         match report.outcome {
             Ok(reply) if !reply.is_error => reply.output(),
@@ -225,25 +228,25 @@ impl TestHost {
     }
 
     /// The first text of a tool that must succeed.
-    pub async fn text(&self, tool: &str, arguments: Value) -> String {
+    pub(crate) async fn text(&self, tool: &str, arguments: Value) -> String {
         let output = self.output(tool, arguments).await;
         output["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {output}")).to_owned()
     }
 
     /// The remote names of the callable tools of a plugin.
-    pub fn tool_names(&self, plugin: &str) -> Vec<String> {
+    pub(crate) fn tool_names(&self, plugin: &str) -> Vec<String> {
         let tools = self.host.tools();
         tools.into_iter().filter(|tool| tool.id.plugin().as_str() == plugin).map(|tool| tool.remote_name).collect()
     }
 
     /// Ends the host and hands the home on.
-    pub async fn close(self) -> TempDir {
+    pub(crate) async fn close(self) -> TempDir {
         self.host.shutdown().await;
         self.home
     }
 }
 
-pub fn config(home: &Path, settings: Settings) -> HostConfig {
+pub(crate) fn config(home: &Path, settings: Settings) -> HostConfig {
     HostConfig {
         home: home.to_owned(),
         environment: settings.environment,
@@ -256,16 +259,16 @@ pub fn config(home: &Path, settings: Settings) -> HostConfig {
     }
 }
 
-pub fn request(tool: &str, arguments: Value) -> CallRequest {
+pub(crate) fn request(tool: &str, arguments: Value) -> CallRequest {
     CallRequest::new(ToolSelector::Id(tool.to_owned()), Some(raw(&arguments)), "test")
 }
 
-pub fn raw(value: &Value) -> Box<RawValue> {
+pub(crate) fn raw(value: &Value) -> Box<RawValue> {
     to_raw_value(value).unwrap()
 }
 
 /// Waits until `condition` gives something, within [`PATIENCE`].
-pub async fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub(crate) async fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(value) = condition() {
@@ -277,17 +280,16 @@ pub async fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>)
 }
 
 /// Whether a process exists (a zombie counts as gone).
-pub fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()) != Some("Z")
 }
 
 /// Processes whose command line or environment mentions `mark`; a test's temporary folder is a mark of its own.
-pub fn processes_with(mark: &str) -> Vec<u32> {
+pub(crate) fn processes_with(mark: &str) -> Vec<u32> {
     let contains = |pid: u32, file: &str| {
-        fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|bytes| {
-            bytes.windows(mark.len().max(1)).any(|window| window == mark.as_bytes())
-        })
+        fs::read(format!("/proc/{pid}/{file}"))
+            .is_ok_and(|bytes| bytes.windows(mark.len().max(1)).any(|window| window == mark.as_bytes()))
     };
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|pid: &u32| {
