@@ -54,13 +54,17 @@ pub(super) async fn list(State(host): State<Host>) -> Json<AskList> {
     request_body = AnswerRequest,
     responses(
         (status = 200, description = "The answer was taken", body = OperationResponse),
-        (status = 409, description = "PLUGIN_STATE_CONFLICT: no such request is open any more", body = ErrorBody),
+        (status = 404, description = "RESOURCE_NOT_FOUND: no such request is open", body = ErrorBody),
+        (status = 409, description = "PLUGIN_STATE_CONFLICT: another answer came first", body = ErrorBody),
         (status = 422, description = "VALIDATION_ERROR", body = ErrorBody)))]
 pub(super) async fn answer(
     State(host): State<Host>,
     Id(id): Id,
     Payload(request): Payload<AnswerRequest>,
 ) -> Result<Json<OperationResponse>, ApiError> {
+    if !host.pending_asks().iter().any(|ask| ask.request_id == id) {
+        return Err(ApiError::not_found("this permission request").with_hint("it was answered, or its call has ended"));
+    }
     host.answer(&id, request.answer.into())?;
     let word = match request.answer {
         AnswerBody::AllowOnce => "allow_once",

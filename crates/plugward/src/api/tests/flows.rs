@@ -189,7 +189,7 @@ async fn permission_requests_that_are_not_open_take_no_answer() {
     assert_eq!(api.get("/api/permission-requests").await.json(), json!({ "items": [] }));
     for id in ["permission_0123456789abcdef", "%2e%2e%2f", "%1b"] {
         let reply = api.post(&format!("/api/permission-requests/{id}"), r#"{"answer":"allow_once"}"#).await;
-        assert_eq!((reply.status.as_u16(), reply.code().as_str()), (409, "PLUGIN_STATE_CONFLICT"), "{id}");
+        assert_eq!((reply.status.as_u16(), reply.code().as_str()), (404, "RESOURCE_NOT_FOUND"), "{id}");
     }
 }
 

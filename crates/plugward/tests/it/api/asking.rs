@@ -48,7 +48,7 @@ fn a_call_waits_for_the_answer_and_each_request_takes_one() {
     let taken = answer(&serving, &request, "allow_once");
     assert_eq!((taken.status, &taken.json()["resource_id"]), (200, &request["request_id"]));
     assert_eq!(receive(call).json()["output"], json!({ "echo": "hunter2" }));
-    assert_eq!(answer(&serving, &request, "allow_once").failure(), (409, "PLUGIN_STATE_CONFLICT".to_owned()));
+    assert_eq!(answer(&serving, &request, "allow_once").failure(), (404, "RESOURCE_NOT_FOUND".to_owned()));
     let (call, request) = waiting(&serving);
     answer(&serving, &request, "deny");
     assert_eq!(receive(call).failure(), (403, "PERMISSION_DENIED".to_owned()));

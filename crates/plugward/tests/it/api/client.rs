@@ -79,15 +79,14 @@ impl Serving {
         let (told, address) = std::sync::mpsc::sync_channel(1);
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                if let Some((_, rest)) = line.split_once("http://") {
-                    let end = rest.find(|c: char| c != '.' && c != ':' && !c.is_ascii_digit()).unwrap_or(rest.len());
-                    if let Ok(address) = rest[..end].parse::<SocketAddr>() {
-                        let _ = told.try_send(address);
-                    }
+                let address = told_address(&line);
+                let mut text = kept.lock().unwrap();
+                text.push_str(&line);
+                text.push('\n');
+                drop(text);
+                if let Some(address) = address {
+                    let _ = told.try_send(address);
                 }
-                let mut kept = kept.lock().unwrap();
-                kept.push_str(&line);
-                kept.push('\n');
             }
         });
         let address = address.recv_timeout(PATIENCE).unwrap_or_else(|_| {
@@ -195,6 +194,13 @@ impl Serving {
         let items = self.get("/api/tools").json()["items"].as_array().unwrap().clone();
         items.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
+}
+
+/// The address in the start line.
+fn told_address(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once("http://")?;
+    let end = rest.find(|c: char| c != '.' && c != ':' && !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok()
 }
 
 impl Drop for Serving {
