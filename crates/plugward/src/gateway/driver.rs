@@ -14,7 +14,6 @@
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plugward_host::Host;
@@ -49,6 +48,8 @@ pub(super) struct Limits {
     /// Tasks at once. Twice the requests in flight: cancelled ones leave the connection's table before their task has
     /// ended.
     pub(super) tasks: usize,
+    /// Bytes of parameters of requests under way; past it nothing more is read until some have ended.
+    pub(super) held_bytes: usize,
     /// Time for requests under way after the client closed its end (case B086).
     pub(super) finish: Duration,
     /// Time after that for the answers to be written.
@@ -64,6 +65,8 @@ impl Default for Limits {
         Self {
             tasks: 2 * connection.max_inbound_in_flight,
             connection,
+            // Far above what agents send at once, and small beside the memory of any machine that runs one.
+            held_bytes: 64 * 1024 * 1024,
             finish: Duration::from_secs(5),
             last_words: Duration::from_secs(2),
             stall: Duration::from_secs(60),
@@ -76,7 +79,15 @@ type Answer = Result<Box<RawValue>, RpcError>;
 /// What the task of a request brings back.
 enum Outcome {
     Answered(Answer),
-    Listed(Arc<Listing>),
+    /// The plugins had their time to start: the tools can be listed.
+    Settled,
+}
+
+/// A task and the request it is for.
+struct Work {
+    request: RequestId,
+    /// Bytes of its parameters.
+    bytes: usize,
 }
 
 /// A request under way.
@@ -106,13 +117,14 @@ pub(super) struct Driver {
     caller: String,
     phase: Phase,
     tasks: JoinSet<Outcome>,
-    requests: HashMap<TaskId, RequestId>,
+    work: HashMap<TaskId, Work>,
+    held_bytes: usize,
     under_way: HashMap<RequestId, UnderWay>,
     notes_in: mpsc::Sender<Note>,
     notes_out: mpsc::Receiver<Note>,
     notices: Notices,
     tools_version: watch::Receiver<u64>,
-    listing: Option<Arc<Listing>>,
+    listing: Option<Listing>,
     hashing: RandomState,
     output: Output,
     stalled_since: Option<Instant>,
@@ -126,7 +138,8 @@ impl Driver {
             caller: initialize::caller(options.label.as_deref()),
             phase: Phase::Serving,
             tasks: JoinSet::new(),
-            requests: HashMap::new(),
+            work: HashMap::new(),
+            held_bytes: 0,
             under_way: HashMap::new(),
             notes_in,
             notes_out,
@@ -187,7 +200,10 @@ impl Driver {
     }
 
     fn may_read(&self) -> bool {
-        matches!(self.phase, Phase::Serving) && self.tasks.len() < self.limits.tasks && !self.connection.is_backlogged()
+        matches!(self.phase, Phase::Serving)
+            && self.tasks.len() < self.limits.tasks
+            && self.held_bytes < self.limits.held_bytes
+            && !self.connection.is_backlogged()
     }
 
     fn is_over(&self) -> bool {
@@ -286,7 +302,7 @@ impl Driver {
                     tracing::info!(caller = %self.caller, version, "a client connected");
                 }
                 Event::Initialized => self.notices.confirmed(),
-                Event::Request { id, method, params } => self.start(id, &method, params.as_deref()),
+                Event::Request { id, method, params } => self.start(&id, &method, params.as_deref()),
                 Event::CancelRequested { id, .. } => {
                     if let Some(request) = self.under_way.remove(&id) {
                         request.cancel.cancel();
@@ -304,46 +320,59 @@ impl Driver {
     }
 
     /// Answers a request at once, or starts a task for it.
-    fn start(&mut self, id: RequestId, method: &str, params: Option<&RawValue>) {
-        let started = match method {
-            methods::TOOLS_LIST => self.list_tools(&id, params),
-            methods::TOOLS_CALL => self.call_tool(&id, params),
+    fn start(&mut self, id: &RequestId, method: &str, params: Option<&RawValue>) {
+        let answer = match method {
+            methods::TOOLS_LIST => self.list_tools(id, params),
+            methods::TOOLS_CALL => self.call_tool(id, params),
             _ => Some(match empty_lists::answer(method) {
                 Some(empty) => Ok(empty),
                 None => Err(RpcError::method_not_found(method)),
             }),
         };
-        if let Some(answer) = started {
-            self.connection.respond(&id, answer);
+        if let Some(answer) = answer {
+            self.connection.respond(id, answer);
         }
     }
 
     fn list_tools(&mut self, id: &RequestId, params: Option<&RawValue>) -> Option<Answer> {
         let cursor = match mcp::list_cursor(params) {
             Ok(cursor) => cursor,
-            Err(fault) => return Some(Err(RpcError::new(codes::INVALID_PARAMS, fault.to_string()))),
+            Err(fault) => return Some(Err(invalid_params(&fault))),
         };
-        if let Some(cursor) = cursor {
-            let page = self.listing.as_ref().ok_or_else(tools_list::unknown_cursor);
-            return Some(page.and_then(|listing| listing.page(Some(&cursor))));
-        }
-        let wait = self.listing.is_none().then_some(self.options.first_list_wait);
-        let list = tools_list::list(self.host.clone(), wait, self.hashing.clone());
-        let cancel = CancellationToken::new();
-        let given_up = cancel.clone();
-        self.spawn(id, cancel, async move {
-            tokio::select! {
-                listing = list => Outcome::Listed(listing),
-                () = given_up.cancelled() => Outcome::Answered(Err(tools_call::given_up())),
+        match (cursor, &self.listing) {
+            (Some(cursor), Some(listing)) => Some(listing.page(&cursor)),
+            (Some(_), None) => Some(Err(tools_list::unknown_cursor())),
+            (None, Some(_)) => Some(Ok(self.list_anew())),
+            (None, None) => {
+                let (host, wait) = (self.host.clone(), self.options.first_list_wait);
+                let cancel = CancellationToken::new();
+                let given_up = cancel.clone();
+                self.spawn(id, 0, cancel, async move {
+                    tokio::select! {
+                        () = host.settled(wait) => Outcome::Settled,
+                        () = given_up.cancelled() => Outcome::Answered(Err(tools_call::given_up())),
+                    }
+                });
+                None
             }
-        });
-        None
+        }
+    }
+
+    /// The first page of the tools as they are now.
+    fn list_anew(&mut self) -> Box<RawValue> {
+        let kept = self.listing.take().filter(|listing| listing.is_current(&self.host));
+        let listing = kept.unwrap_or_else(|| Listing::of(&self.host, &self.hashing));
+        self.notices.listed(Instant::now(), listing.fingerprint, listing.is_current(&self.host));
+        let first = listing.first_page();
+        self.listing = Some(listing);
+        first
     }
 
     fn call_tool(&mut self, id: &RequestId, params: Option<&RawValue>) -> Option<Answer> {
+        let bytes = params.map_or(0, |params| params.get().len());
         let params = match CallParamsIn::parse(params) {
             Ok(params) => params,
-            Err(fault) => return Some(Err(RpcError::new(codes::INVALID_PARAMS, fault.to_string()))),
+            Err(fault) => return Some(Err(invalid_params(&fault))),
         };
         let cancel = CancellationToken::new();
         let call = Call {
@@ -355,18 +384,20 @@ impl Driver {
             cancel: cancel.clone(),
             notes: self.notes_in.clone(),
         };
-        self.spawn(id, cancel, async move { Outcome::Answered(call.run().await) });
+        self.spawn(id, bytes, cancel, async move { Outcome::Answered(call.run().await) });
         None
     }
 
     fn spawn(
         &mut self,
         id: &RequestId,
+        bytes: usize,
         cancel: CancellationToken,
         work: impl Future<Output = Outcome> + Send + 'static,
     ) {
         let task = self.tasks.spawn(work).id();
-        self.requests.insert(task, id.clone());
+        self.held_bytes += bytes;
+        self.work.insert(task, Work { request: id.clone(), bytes });
         self.under_way.insert(id.clone(), UnderWay { task, cancel });
     }
 
@@ -375,15 +406,13 @@ impl Driver {
         while let Ok(note) = self.notes_out.try_recv() {
             self.hand_on(note);
         }
-        let (task, outcome) = match joined {
-            Ok((task, outcome)) => (task, outcome),
-            // A defect of ours costs one request its answer's content, never the answer.
-            Err(error) => {
-                let answer = Err(RpcError::new(codes::INTERNAL_ERROR, "plugward failed while it handled the request"));
-                (error.id(), Outcome::Answered(answer))
-            }
-        };
-        let Some(id) = self.requests.remove(&task) else { return };
+        let (task, outcome) = joined.unwrap_or_else(|error| {
+            // A defect of ours costs one request its result, never its answer.
+            let failed = RpcError::new(codes::INTERNAL_ERROR, "plugward failed while it handled the request");
+            (error.id(), Outcome::Answered(Err(failed)))
+        });
+        let Some(Work { request: id, bytes }) = self.work.remove(&task) else { return };
+        self.held_bytes -= bytes;
         match self.under_way.get(&id) {
             // The id of a cancelled request may be in use by a newer one.
             Some(newer) if newer.task != task => return,
@@ -392,12 +421,7 @@ impl Driver {
         }
         let answer = match outcome {
             Outcome::Answered(answer) => answer,
-            Outcome::Listed(listing) => {
-                self.notices.listed(Instant::now(), listing.fingerprint, listing.is_current(&self.host));
-                let first = listing.page(None);
-                self.listing = Some(listing);
-                first
-            }
+            Outcome::Settled => Ok(self.list_anew()),
         };
         // Not sent if the client cancelled the request; the connection then only forgets it.
         self.connection.respond(&id, answer);
@@ -411,6 +435,10 @@ impl Driver {
             tracing::debug!("a progress note was not handed on: {error}");
         }
     }
+}
+
+fn invalid_params(fault: &mcp::PayloadFault) -> RpcError {
+    RpcError::new(codes::INVALID_PARAMS, fault.to_string())
 }
 
 async fn sleep_until(due_at: Option<Instant>) {

@@ -4,8 +4,6 @@
 //! tools as their plugin lists them, whatever started first (case B053). Refuses to reword or sort anything.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::Arc;
-use std::time::Duration;
 
 use plugward_host::Host;
 use plugward_protocol::mcp::codes;
@@ -69,13 +67,17 @@ impl Listing {
         *host.tools_version().borrow() == self.version
     }
 
-    /// The page that a cursor names; without one the first.
+    /// Where every walk begins.
+    pub(super) fn first_page(&self) -> Box<RawValue> {
+        self.pages.first().cloned().unwrap_or_else(|| result("", None))
+    }
+
+    /// The page that a cursor names.
     ///
     /// # Errors
     /// -32602 when the cursor is not one of this listing: invented, or of tools as they were earlier.
-    pub(super) fn page(&self, cursor: Option<&str>) -> Result<Box<RawValue>, RpcError> {
-        let index = cursor.map_or(Some(0), |cursor| self.index(cursor));
-        index.and_then(|index| self.pages.get(index)).cloned().ok_or_else(unknown_cursor)
+    pub(super) fn page(&self, cursor: &str) -> Result<Box<RawValue>, RpcError> {
+        self.index(cursor).and_then(|index| self.pages.get(index)).cloned().ok_or_else(unknown_cursor)
     }
 
     fn index(&self, text: &str) -> Option<usize> {
@@ -83,14 +85,6 @@ impl Listing {
         // Rebuilt and compared whole: one page has one cursor.
         (index > 0 && cursor(self.fingerprint, index) == text).then_some(index)
     }
-}
-
-/// Makes the list, after plugins that are starting got `wait` to become ready.
-pub(super) async fn list(host: Host, wait: Option<Duration>, hashing: RandomState) -> Arc<Listing> {
-    if let Some(wait) = wait {
-        host.settled(wait).await;
-    }
-    Arc::new(Listing::of(&host, &hashing))
 }
 
 /// The answer to a cursor that names no page.
@@ -136,14 +130,14 @@ mod tests {
 
     /// Walks through a listing as a client does.
     fn walk(listing: &Listing) -> Vec<Vec<String>> {
-        let mut cursor = None;
+        let mut result = listing.first_page();
         let mut pages = Vec::new();
         loop {
-            let page = ListToolsPage::parse(&listing.page(cursor.as_deref()).unwrap()).unwrap();
+            let page = ListToolsPage::parse(&result).unwrap();
             pages.push(page.tools.iter().map(|tool| tool.get().to_owned()).collect());
             assert!(pages.len() < 100, "the list does not end");
             match page.next_cursor {
-                Some(next) => cursor = Some(next),
+                Some(next) => result = listing.page(&next).unwrap(),
                 None => return pages,
             }
         }
@@ -171,16 +165,16 @@ mod tests {
         let listing = Listing::cut(&tools(&["a", "b", "c"]), 1, 1, &hashing);
         let other = Listing::cut(&tools(&["a", "b", "x"]), 2, 1, &hashing);
         let good = cursor(listing.fingerprint, 2);
-        assert!(listing.page(Some(&good)).is_ok());
+        assert!(listing.page(&good).is_ok());
         let padded = good.replace("-2", "-02");
         let beyond = cursor(listing.fingerprint, 3);
         let zero = cursor(listing.fingerprint, 0);
         for bad in ["", "2", "-1", "x-1", &padded, &beyond, &zero, &good.to_uppercase(), &"9".repeat(4000)] {
             if bad != good {
-                assert_eq!(listing.page(Some(bad)).unwrap_err().code, codes::INVALID_PARAMS, "{bad}");
+                assert_eq!(listing.page(bad).unwrap_err().code, codes::INVALID_PARAMS, "{bad}");
             }
         }
-        assert_eq!(other.page(Some(&good)).unwrap_err().code, codes::INVALID_PARAMS);
+        assert_eq!(other.page(&good).unwrap_err().code, codes::INVALID_PARAMS);
     }
 
     #[test]

@@ -41,15 +41,26 @@ pub(super) struct End {
 impl Client {
     /// Starts the program on this home.
     pub(super) fn start(home: TempDir) -> Self {
-        let path = std::env::var("PATH").unwrap_or_default();
-        let bin = fixture().parent().unwrap().display().to_string();
-        let mut child = Command::new(plugward())
+        let child = command(home.path());
+        Self::over(child, home)
+    }
+
+    /// Starts the program on a home that another one serves. The home stays the other's.
+    pub(super) fn join(other: &Self) -> Self {
+        Self::over(command(other.home()), tempfile::tempdir().unwrap())
+    }
+
+    /// Runs another command of the program on the same home, and gives its output as JSON.
+    pub(super) fn run(&self, arguments: &[&str]) -> Value {
+        let output = command(self.home()).args(arguments).arg("--json").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+    }
+
+    fn over(mut command: Command, home: TempDir) -> Self {
+        let mut child = command
             .args(["serve", "--stdio"])
-            .current_dir(home.path())
-            .env_clear()
-            .env("PATH", format!("{bin}:{path}"))
-            .env("PLUGWARD_HOME", home.path())
-            .env("PLUGWARD_ENVIRONMENT", "development")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -201,6 +212,19 @@ impl Client {
         let _ = self.child.wait();
         self.stderr.take().and_then(|stderr| stderr.join().ok()).unwrap_or_default()
     }
+}
+
+fn command(home: &Path) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let bin = fixture().parent().unwrap().display().to_string();
+    let mut command = Command::new(plugward());
+    command
+        .current_dir(home)
+        .env_clear()
+        .env("PATH", format!("{bin}:{path}"))
+        .env("PLUGWARD_HOME", home)
+        .env("PLUGWARD_ENVIRONMENT", "development");
+    command
 }
 
 impl Drop for Client {
