@@ -123,7 +123,13 @@ impl Driver {
                 }
                 () = writable(self.stdin.as_ref(), !self.outgoing.is_empty()) => {}
                 command = commands.recv() => match command {
-                    Some(command) => self.take(command),
+                    Some(command) => {
+                        // What nobody waits for is taken back before anything new is asked.
+                        while let Ok(key) = cancels.try_recv() {
+                            self.cancel(key);
+                        }
+                        self.take(command);
+                    }
                     // Nobody can ask any more: this is how a session without owner ends.
                     None => { self.close_when_flushed = true; self.write_some(); break closed("its session was dropped"); }
                 },

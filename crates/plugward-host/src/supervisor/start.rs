@@ -235,10 +235,18 @@ async fn handshake_error(plugin: &Plugin, launched: &Launched, error: &Handshake
         _ => ErrorCode::McpInitializeFailed,
     };
     let reason = match error {
-        HandshakeError::Closed => super::watch::describe_end(launched, error.to_string()).await,
-        // It may quote what the plugin wrote.
-        _ => plugin.redactor.redact(&error.to_string()).into_owned(),
+        HandshakeError::Closed => {
+            // A plugin may break a rule before it is greeted.
+            let ending = launched.session.ended().await;
+            match ending.is_fault {
+                true => ending.reason,
+                false => super::watch::describe_end(launched, error.to_string()).await,
+            }
+        }
+        _ => error.to_string(),
     };
+    // It may quote what the plugin wrote.
+    let reason = plugin.redactor.redact(&reason);
     let message = format!("plugin `{}` failed to initialize: {reason}", plugin.id);
     let host_error = failure_with_stderr(plugin, HostError::new(code, message));
     match error {
