@@ -57,15 +57,24 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 fn main() -> Fallible<()> {
     // First of all: a launcher must have a single thread and no state.
     plugward_sandbox::launcher_main_if_requested();
-    let mut arguments = std::env::args().skip(1).peekable();
-    if arguments.next_if(|first| first == FIXTURE).is_some() {
-        std::process::exit(i32::from(mcp_fixture::run_arguments(arguments) != std::process::ExitCode::SUCCESS));
-    }
-    let plugins = arguments.next_if(|first| first == MEMORY).and_then(|_| arguments.next()?.parse().ok());
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    match plugins {
-        Some(plugins) => runtime.block_on(tell_memory(plugins)),
-        None => runtime.block_on(measure()),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [FIXTURE, ..] => {
+            let code = mcp_fixture::run_arguments(arguments.into_iter().skip(1));
+            std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
+        }
+        [MEMORY, plugins] => {
+            let plugins = plugins.parse()?;
+            runtime()?.block_on(tell_memory(plugins))
+        }
+        // What `cargo bench` passes.
+        _ if arguments.iter().any(|argument| argument == "--bench") => runtime()?.block_on(measure()),
+        // `cargo test --benches` only wants to know that it builds; figures of a test build would mislead.
+        _ => {
+            println!("run `cargo bench -p plugward` for figures");
+            Ok(())
+        }
     }
 }
 

@@ -238,7 +238,7 @@ async fn a_reader_of_the_list_sees_a_plugins_tools_all_or_not_at_all() {
                     let snapshot = host.snapshot();
                     assert!(snapshot.version() >= version, "the list went back in time");
                     version = snapshot.version();
-                    assert!(snapshot.len() == 0 || snapshot.len() == 6, "{} tools of 6", snapshot.len());
+                    assert!(snapshot.is_empty() || snapshot.len() == 6, "{} tools of 6", snapshot.len());
                     let listed = host.exposed_definitions();
                     assert!(listed.is_empty() || listed.len() == 6, "{} definitions of 6", listed.len());
                     reads += 1;
