@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn every_setting_is_read_and_the_catalogue_is_extended() {
         let text = "\u{feff}naming = \"pass-through\"\nrestart_base_delay_ms = 20\n\
-                    [permissions]\n\"notes.read\" = \"deny\"\n\"mail.send\" = \"ask\"\n";
+                    [permissions]\n\"notes.read\" = \"deny\"\nmail.send = \"ask\"\n";
         let settings = in_home(text, &[]).unwrap();
         assert_eq!(settings.naming, Naming::PassThrough);
         assert_eq!(settings.restart_base_delay, Duration::from_millis(20));
@@ -211,7 +211,7 @@ mod tests {
                 "restart_base_delay_ms = -1",
                 "config.toml:1:25: `restart_base_delay_ms` must be a whole number from 1 to 60000",
             ),
-            ("[permissions]\nx = \"maybe\"", "config.toml:2:5: effect `maybe` is unknown: use allow, ask or deny"),
+            ("[permissions]\nx.y = \"maybe\"", "config.toml:2:7: effect `maybe` is unknown: use allow, ask or deny"),
             ("[permissions]\n\"A b\" = \"ask\"", "config.toml:2:1: "),
             ("permissions = 1", "config.toml:1:15: `permissions` must be a table"),
             ("a = = 1", "config.toml:1:5: "),

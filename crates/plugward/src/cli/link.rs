@@ -94,7 +94,7 @@ pub(super) async fn find(settings: &Settings) -> Result<Found, Failure> {
             Err(ConnectError::Failed(failure)) => return Err(failure),
             Err(ConnectError::NobodyThere) => {}
         }
-        let config = settings.host_config().map_err(|error| HostError::internal(error))?;
+        let config = settings.host_config().map_err(HostError::internal)?;
         match Host::open(config).await {
             Ok(host) => return Ok(Found::Home(host)),
             Err(error) if error.code == ErrorCode::HomeInUse && Instant::now() < deadline => {

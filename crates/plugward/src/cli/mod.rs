@@ -1,7 +1,7 @@
 //! The command line: one file per group of commands.
 //!
 //! Owns arguments, texts for people, `--json` and exit codes. Refuses rules: what a command does is an
-//! [`Operation`](crate::control::Operation), run here or by the host that is running.
+//! [`Operation`], run here or by the host that is running.
 
 mod approve;
 mod arguments;
@@ -44,13 +44,13 @@ pub(crate) const FIXTURE_ARGUMENT: &str = "__fixture";
 const RUNTIME_END_LIMIT: Duration = Duration::from_millis(100);
 
 /// What every command is given.
-pub(super) struct Context {
+struct Context {
     /// Where results and messages go.
-    pub(super) output: Output,
+    output: Output,
     /// Settings of this process.
-    pub(super) settings: Settings,
+    settings: Settings,
     /// Cancelled by the first SIGINT or SIGTERM.
-    pub(super) stop: CancellationToken,
+    stop: CancellationToken,
 }
 
 impl Context {

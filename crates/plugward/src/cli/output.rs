@@ -128,13 +128,9 @@ impl Output {
     }
 
     fn note_result(&self, result: io::Result<()>) {
-        match result {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                if !self.is_broken.swap(true, Ordering::Relaxed) {
-                    self.to_stderr(&format!("error: standard output cannot be written: {error}"));
-                }
-            }
-            _ => {}
+        let Err(error) = result else { return };
+        if error.kind() != io::ErrorKind::BrokenPipe && !self.is_broken.swap(true, Ordering::Relaxed) {
+            self.to_stderr(&format!("error: standard output cannot be written: {error}"));
         }
     }
 }

@@ -151,7 +151,7 @@ async fn call(
         Err(failure) => {
             let mut body = ErrorBody::of_call(&failure, &tool, &report.trace_id);
             body.error.hint = call_hint(&failure, &plugin);
-            Err(Failure { exit: Exit::from(&failure), body })
+            Err(Failure { exit: Exit::from(&failure), body: Box::new(body) })
         }
     }
 }
@@ -193,7 +193,7 @@ async fn plugin_of(host: &Host, tool: &str) -> Result<Option<String>, Failure> {
 async fn unknown_tool(host: &Host, name: &str) -> Result<Failure, Failure> {
     let failure = CallFailure::ToolNotFound { name: shown(name) };
     let body = ErrorBody::of_call(&failure, name, "");
-    let mut failure = Failure { exit: Exit::from(&failure), body };
+    let mut failure = Failure { exit: Exit::from(&failure), body: Box::new(body) };
     failure.body.error.details.clear();
     let approved = host.approved_tools().await?;
     let plugins = host.plugins().await?;

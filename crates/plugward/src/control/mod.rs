@@ -36,7 +36,7 @@ pub(crate) const NOT_FOUND_CODE: &str = "RESOURCE_NOT_FOUND";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     /// The error as it is shown.
-    pub(crate) body: ErrorBody,
+    pub(crate) body: Box<ErrorBody>,
     /// The exit code of a command that ends with it.
     pub(crate) exit: Exit,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure of the edge itself.
     pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
-        Self { body: ErrorBody::new(code, message), exit }
+        Self { body: Box::new(ErrorBody::new(code, message)), exit }
     }
 
     /// Something the host has a code for, noticed by the edge.
@@ -55,13 +55,13 @@ impl Failure {
     /// Adds what to do next.
     #[must_use]
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.body = self.body.with_hint(hint);
+        self.body.error.hint = Some(hint.into());
         self
     }
 }
 
 impl From<HostError> for Failure {
     fn from(error: HostError) -> Self {
-        Self { body: ErrorBody::from(&error), exit: Exit::from(error.code) }
+        Self { body: Box::new(ErrorBody::from(&error)), exit: Exit::from(error.code) }
     }
 }

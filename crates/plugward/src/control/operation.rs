@@ -61,7 +61,7 @@ pub(crate) enum Operation {
     Answer { request: String, answer: AnswerBody },
     /// Grants and takes back permissions; with neither, only looks.
     Permissions { id: String, grant: Vec<String>, revoke: Vec<String> },
-    /// Turns the connection into an MCP session on the running host. Not for [`super::execute`].
+    /// Turns the connection into an MCP session on the running host. Not for the execution in process.
     Mcp,
 }
 

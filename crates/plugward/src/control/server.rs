@@ -110,7 +110,7 @@ async fn connection(host: Host, stream: UnixStream, stop: &CancellationToken) ->
     };
     write_line(&mut writer, &hello).await?;
     let request = tokio::time::timeout(REQUEST_LIMIT, read_line::<Request>(&mut reader, REQUEST_BYTES_MAX)).await;
-    let request = match request.unwrap_or_else(|_| Ok(None)) {
+    let request = match request.unwrap_or(Ok(None)) {
         Ok(Some(request)) if request.control_version == CONTROL_VERSION => request,
         Ok(None) => return Ok(()),
         Ok(Some(_)) => return refuse(&mut writer, "request has another control version").await,

@@ -130,18 +130,33 @@ fn naming(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Naming, Mistake> {
 }
 
 fn permissions(value: &Spanned<DeValue<'_>>) -> Result<Vec<(PermissionName, Effect)>, Mistake> {
+    let mut found = Vec::new();
+    collect_permissions("", value, &mut found)?;
+    Ok(found)
+}
+
+/// Names have dots, and unquoted dots make tables in TOML: `notes.read = "ask"` means what it looks like.
+fn collect_permissions(
+    prefix: &str,
+    value: &Spanned<DeValue<'_>>,
+    found: &mut Vec<(PermissionName, Effect)>,
+) -> Result<(), Mistake> {
     let DeValue::Table(table) = value.get_ref() else {
         return Err(Mistake::new(value.span().start, "`permissions` must be a table"));
     };
-    let entry = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
-        let name = PermissionName::new(key.get_ref().as_ref())
-            .map_err(|error| Mistake::new(key.span().start, error.to_string()))?;
-        let effect = text(key.get_ref(), value)?
+    for (key, value) in table {
+        let name = format!("{prefix}{}", key.get_ref());
+        if matches!(value.get_ref(), DeValue::Table(_)) {
+            collect_permissions(&format!("{name}."), value, found)?;
+            continue;
+        }
+        let effect = text(&name, value)?
             .parse::<Effect>()
             .map_err(|error| Mistake::new(value.span().start, error.to_string()))?;
-        Ok((name, effect))
-    };
-    table.iter().map(entry).collect()
+        let name = PermissionName::new(name).map_err(|error| Mistake::new(key.span().start, error.to_string()))?;
+        found.push((name, effect));
+    }
+    Ok(())
 }
 
 fn delay(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Duration, Mistake> {

@@ -46,13 +46,6 @@ impl ErrorBody {
         Self { error }
     }
 
-    /// Adds what to do next.
-    #[must_use]
-    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.error.hint = Some(hint.into());
-        self
-    }
-
     /// A failed call of `tool` (its internal id).
     pub(crate) fn of_call(failure: &CallFailure, tool: &str, trace_id: &str) -> Self {
         let mut body = Self::new(failure.code().as_str(), failure.message(tool));

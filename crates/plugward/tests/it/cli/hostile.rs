@@ -183,7 +183,9 @@ fn an_unusable_home_is_told() {
     }
     let cli = Cli::new();
     cli.ok(&["list"]);
-    std::fs::write(cli.home().join("plugward.db"), b"this is no database, and long enough to be seen as none").unwrap();
+    // Without the write-ahead log, which would mend it.
+    let _ = std::fs::remove_file(cli.home().join("plugward.db-wal"));
+    std::fs::write(cli.home().join("plugward.db"), "this is no database ".repeat(500)).unwrap();
     let done = cli.ends(1, &["list"]);
     assert!(done.stderr.contains("HOME_UNUSABLE"), "{}", done.stderr);
     assert!(cli.ends(1, &["doctor"]).stdout.contains("[XX] home"));
