@@ -20,14 +20,15 @@ const BUSY_RETRY_SECONDS: u64 = 1;
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
-    body: ErrorBody,
-    header: Option<(HeaderName, HeaderValue)>,
+    // Boxed: every handler's result has the size of its larger side.
+    body: Box<ErrorBody>,
+    header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
 impl ApiError {
     /// A failure of this edge.
     pub(super) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
-        Self { status, body: ErrorBody::new(code, message), header: None }
+        Self { status, body: Box::new(ErrorBody::new(code, message)), header: None }
     }
 
     /// A body or a query that does not say what it must; names the places, never the values.
@@ -48,8 +49,11 @@ impl ApiError {
 
     /// A failed call of `tool`, its internal id.
     pub(super) fn of_call(failure: &CallFailure, tool: &str, trace_id: &str) -> Self {
-        let error =
-            Self { status: call_status(failure), body: ErrorBody::of_call(failure, tool, trace_id), header: None };
+        let error = Self {
+            status: call_status(failure),
+            body: Box::new(ErrorBody::of_call(failure, tool, trace_id)),
+            header: None,
+        };
         match failure {
             CallFailure::CircuitOpen { retry_after } => {
                 error.with_header(header::RETRY_AFTER, HeaderValue::from(retry_after.as_secs() + 1))
@@ -69,14 +73,14 @@ impl ApiError {
     /// What to do next.
     #[must_use]
     pub(super) fn with_hint(mut self, hint: &str) -> Self {
-        self.body = self.body.with_hint(hint);
+        self.body.error.hint = Some(hint.to_owned());
         self
     }
 
     /// A header of the answer.
     #[must_use]
     pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.header = Some((name, value));
+        self.header = Some(Box::new((name, value)));
         self
     }
 }
@@ -87,14 +91,15 @@ impl From<HostError> for ApiError {
         if error.code == ErrorCode::Internal {
             tracing::error!("{}", error.message);
         }
-        Self { status, body: ErrorBody::from(&error), header: None }
+        Self { status, body: Box::new(ErrorBody::from(&error)), header: None }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body)).into_response();
-        if let Some((name, value)) = self.header {
+        if let Some(header) = self.header {
+            let (name, value) = *header;
             response.headers_mut().insert(name, value);
         }
         response

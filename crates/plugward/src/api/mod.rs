@@ -37,7 +37,6 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(crate) use openapi::openapi;
 pub(crate) use token::Token;
 
 /// Options of the Host API.

@@ -22,7 +22,7 @@ const SCHEME: &str = "token";
 struct Frame;
 
 /// The document.
-pub(crate) fn openapi() -> OpenApi {
+fn openapi() -> OpenApi {
     let (_, routes) = super::documented_routes().split_for_parts();
     let mut document = Frame::openapi();
     document.merge(routes);

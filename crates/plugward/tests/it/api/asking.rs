@@ -55,7 +55,7 @@ fn a_call_waits_for_the_answer_and_each_request_takes_one() {
     let (call, request) = waiting(&serving);
     answer(&serving, &request, "allow_session");
     assert_eq!(receive(call).status, 200);
-    assert_eq!(serving.call("fx.echo", json!({ "text": "again" })).status, 200);
+    assert_eq!(serving.call("fx.echo", &json!({ "text": "again" })).status, 200);
 }
 
 #[test]

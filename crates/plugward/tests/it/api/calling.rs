@@ -26,7 +26,7 @@ fn a_result_has_the_shape_of_the_seed() {
     );
     assert_eq!((&result["error_code"], &result["error_message"]), (&Value::Null, &Value::Null));
     assert!(result["duration_ms"].is_u64(), "{result}");
-    let failed = serving.call("fx.fail", json!({})).json();
+    let failed = serving.call("fx.fail", &json!({})).json();
     assert_eq!((&failed["success"], &failed["output"]), (&json!(false), &Value::Null));
     assert_eq!(failed["error_code"], "MCP_TOOL_CALL_FAILED");
     assert!(failed["error_message"].as_str().is_some_and(|text| !text.is_empty()), "{failed}");
@@ -39,19 +39,19 @@ fn a_result_has_the_shape_of_the_seed() {
 #[test]
 fn failed_calls_are_told_apart() {
     let serving = running("");
-    let large = serving.call("fx.large", json!({}));
+    let large = serving.call("fx.large", &json!({}));
     assert_eq!(large.failure(), (502, "MCP_TOOL_RESULT_TOO_LARGE".to_owned()));
-    let unfit = serving.call("fx.echo", json!({ "text": { "hunter2": 1 } }));
+    let unfit = serving.call("fx.echo", &json!({ "text": { "hunter2": 1 } }));
     assert_eq!(unfit.failure(), (422, "TOOL_ARGUMENT_INVALID".to_owned()));
     assert!(!unfit.text.contains("hunter2"), "{}", unfit.text);
     let body = json!({ "tool": "fx.sleep", "arguments": { "seconds": 10 }, "timeout_ms": 100 });
     let late = serving.post("/api/tools/call", Some(&body));
     assert_eq!(late.failure(), (504, "MCP_TOOL_CALL_FAILED".to_owned()));
     assert_eq!(late.json()["error"]["cause"], "timed_out");
-    assert_eq!(serving.call("fx.nothing", json!({})).failure(), (404, "TOOL_NOT_FOUND".to_owned()));
-    assert_eq!(serving.call("fx_echo", json!({})).failure(), (404, "TOOL_NOT_FOUND".to_owned()));
+    assert_eq!(serving.call("fx.nothing", &json!({})).failure(), (404, "TOOL_NOT_FOUND".to_owned()));
+    assert_eq!(serving.call("fx_echo", &json!({})).failure(), (404, "TOOL_NOT_FOUND".to_owned()));
     assert_eq!(serving.host_state("fx"), "ready");
-    assert_eq!(serving.call("fx.echo", json!({ "text": "still here" })).status, 200);
+    assert_eq!(serving.call("fx.echo", &json!({ "text": "still here" })).status, 200);
 }
 
 /// What is large, deep or odd but allowed reaches the tool; what is not is refused, and the host lives on.
@@ -59,7 +59,7 @@ fn failed_calls_are_told_apart() {
 fn odd_arguments_do_no_harm() {
     let serving = running("");
     let text = "ä".repeat(50_000);
-    let reply = serving.call("fx.echo", json!({ "text": text }));
+    let reply = serving.call("fx.echo", &json!({ "text": text }));
     assert_eq!((reply.status, &reply.json()["output"]["echo"]), (200, &json!(text)));
     let host = serving.address().to_string();
     let send = |arguments: &str| {
@@ -72,7 +72,7 @@ fn odd_arguments_do_no_harm() {
     assert_eq!(send(r#"{"text":"\ud800"}"#).status, 422);
     assert_eq!(send(r#"{"text":"\u0000\u001b[31m"}"#).json()["output"]["echo"], "\0\u{1b}[31m");
     assert_eq!(send(&format!(r#"{{"text":"{}"}}"#, "x".repeat(2 * 1024 * 1024))).status, 413);
-    assert_eq!(serving.call("fx.echo", json!({ "text": "x" })).status, 200);
+    assert_eq!(serving.call("fx.echo", &json!({ "text": "x" })).status, 200);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_caller_that_hangs_up_cancels_its_call() {
     let host = serving.address().to_string();
     let body = r#"{"tool":"w.wait"}"#;
     let caller = serving.open("POST", "/api/tools/call", &[("Host", &host)], body);
-    let opened = || serving.call("w.report", json!({})).text.contains("opened\\\":1");
+    let opened = || serving.call("w.report", &json!({})).text.contains("opened\\\":1");
     wait_until("the call has reached the tool", opened);
     drop(caller);
     wait_until("the call is in the trace as cancelled", || {
@@ -115,7 +115,7 @@ fn secrets_and_stderr_are_in_no_answer() {
     let serving = Serving::start("");
     let fixture = Fixture::imported("s", &["secrets"]).backend(&format!("env: {{DEMO_KEY: {SECRET}}}"));
     serving.run("s", &fixture);
-    let calls = ["boom", "leak"].map(|tool| serving.call(&format!("s.{tool}"), json!({})).text);
+    let calls = ["boom", "leak"].map(|tool| serving.call(&format!("s.{tool}"), &json!({})).text);
     let reads =
         ["/api/plugins", "/api/plugins/s", "/api/plugins/s/host", "/api/plugins/s/review", "/api/tools", "/api/traces"]
             .map(|path| serving.get(path));

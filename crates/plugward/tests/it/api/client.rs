@@ -27,7 +27,6 @@ pub(super) struct Serving {
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
-    pub(super) head: String,
     pub(super) text: String,
 }
 
@@ -176,7 +175,7 @@ impl Serving {
         self.post(&format!("/api/plugins/{id}/host/restart"), None)
     }
 
-    pub(super) fn call(&self, tool: &str, arguments: Value) -> Reply {
+    pub(super) fn call(&self, tool: &str, arguments: &Value) -> Reply {
         self.post("/api/tools/call", Some(&json!({ "tool": tool, "arguments": arguments })))
     }
 
@@ -220,7 +219,7 @@ impl Drop for Serving {
             let _ = self.child.wait();
         }
         if std::thread::panicking() {
-            eprintln!("stderr of the program:\n{}", self.stderr());
+            // The failure that is under way says enough.
             return;
         }
         assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", self.stderr());
@@ -237,7 +236,7 @@ pub(super) fn receive(mut stream: TcpStream) -> Reply {
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{head}"));
     // Requirement 2: no message of the protocol behind it ever shows.
     assert!(!text.contains("\"jsonrpc\""), "{text}");
-    Reply { status, head: head.to_ascii_lowercase(), text: text.to_owned() }
+    Reply { status, text: text.to_owned() }
 }
 
 pub(super) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {

@@ -1,5 +1,7 @@
 //! Plugins from install to removal, and the states in between (requirements 107-117).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::client::{Serving, receive, wait_until};
@@ -33,12 +35,8 @@ fn the_whole_way_from_install_to_removal() {
     for field in ["started_at", "last_seen_at", "protocol_version", "server_name", "server_version"] {
         assert!(host[field].is_string(), "{field}: {host}");
     }
-    let expected: Vec<String> = NORMAL_TOOLS.iter().map(|tool| format!("fx.{tool}")).collect();
-    let mut tools = serving.tools();
-    tools.sort();
-    let mut sorted = expected.clone();
-    sorted.sort();
-    assert_eq!(tools, sorted);
+    let expected: BTreeSet<String> = NORMAL_TOOLS.iter().map(|tool| format!("fx.{tool}")).collect();
+    assert_eq!(serving.tools().into_iter().collect::<BTreeSet<_>>(), expected);
     assert_eq!(serving.get("/api/tools?plugin_id=other").json(), json!({ "items": [] }));
     // Requirements 115, 116: answered when everything is back.
     let restarted = serving.restart("fx");
@@ -69,15 +67,15 @@ fn the_whole_way_from_install_to_removal() {
 fn a_crashed_plugin_is_unhealthy_until_it_is_restarted() {
     let serving = Serving::start(SLOW_RESTART);
     serving.run("fx", &Fixture::normal("fx"));
-    assert_eq!(serving.call("fx.exit", json!({})).failure(), (503, "PLUGIN_HOST_UNAVAILABLE".to_owned()));
+    assert_eq!(serving.call("fx.exit", &json!({})).failure(), (503, "PLUGIN_HOST_UNAVAILABLE".to_owned()));
     serving.wait_for_state("fx", "unhealthy");
     assert_eq!(serving.tools().len(), 0);
-    let call = serving.call("fx.echo", json!({ "text": "x" }));
+    let call = serving.call("fx.echo", &json!({ "text": "x" }));
     assert_eq!(call.failure(), (503, "PLUGIN_HOST_UNAVAILABLE".to_owned()));
     assert!(serving.get("/api/plugins/fx/host").json()["error"].is_string());
     let restarted = serving.restart("fx");
     assert_eq!((restarted.status, &restarted.json()["message"]), (202, &json!("Plugin Host status: ready")));
-    assert_eq!(serving.call("fx.echo", json!({ "text": "x" })).status, 200);
+    assert_eq!(serving.call("fx.echo", &json!({ "text": "x" })).status, 200);
 }
 
 /// Requirement 111; and whoever hung up meanwhile has started it all the same.

@@ -53,7 +53,7 @@ fn pages_of_other_origins_are_refused() {
         (own.clone(), Some("http://localhost.evil.example"), 403),
         (format!("127.0.0.1.evil.example:{port}"), None, 403),
         (own.clone(), Some("null"), 403),
-        (own.clone(), Some("https://evil.example:443"), 403),
+        (own, Some("https://evil.example:443"), 403),
     ];
     for (host, origin, status) in &table {
         let mut headers = vec![("Host", host.as_str())];
