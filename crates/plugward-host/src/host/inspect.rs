@@ -154,7 +154,6 @@ impl Host {
     /// Waits until a tool can be called or its plugin is not starting (any more), at most `limit`: for callers that
     /// know the tool from an earlier list. Whether it can be called then is for the call to find out.
     pub async fn tool_settled(&self, tool: &ToolSelector, limit: Duration) {
-        let mut events = self.events();
         let is_starting = || {
             let registry = &self.inner.path.registry;
             let (snapshot, names) = (registry.snapshot(), registry.exposed_names());
@@ -165,6 +164,11 @@ impl Host {
             let plugin = known.filter(|_| found.is_none()).map(|id| self.inner.plugin(id.plugin().as_str()));
             matches!(plugin, Some(Ok(plugin)) if plugin.state().status == PluginStatus::Starting)
         };
+        // The way of nearly every call: nothing to wait for.
+        if !is_starting() {
+            return;
+        }
+        let mut events = self.events();
         let wait = async {
             while is_starting() {
                 if let Err(broadcast::error::RecvError::Closed) = events.recv().await {
