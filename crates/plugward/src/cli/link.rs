@@ -46,7 +46,8 @@ impl Link {
 
     /// Runs an operation of which only the end matters.
     pub(super) async fn run(&self, operation: Operation) -> Result<Outcome, Failure> {
-        let (notices, _unread) = mpsc::channel(NO_NOTICES);
+        // Without a reader a notice is dropped at once instead of waiting for one.
+        let (notices, _) = mpsc::channel(NO_NOTICES);
         self.watch(operation, &notices, &CancellationToken::new()).await
     }
 

@@ -128,7 +128,14 @@ async fn start(output: Output, global: Global, command: Command) -> Exit {
     // These work without a home, and the doctor is there to tell what is wrong with it.
     let settings = match (command, settings) {
         (Command::Completion { shell }, _) => return finish(&output, Ok(completion(&output, shell))),
-        (Command::Demo, _) => return finish(&output, demo::run(&output).await),
+        (Command::Demo, _) => {
+            // Dropped at a signal, so that its folder goes too; its plugin ends with this process.
+            let result = tokio::select! {
+                result = Box::pin(demo::run(&output)) => result,
+                () = signal() => Ok(Exit::Failure),
+            };
+            return finish(&output, result);
+        }
         (Command::Doctor, settings) => {
             let exit = doctor::run(&output, settings).await;
             return finish(&output, Ok(exit));

@@ -41,6 +41,8 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketA
         Some(address) => Some(prepare_api(home, address).await?),
         None => None,
     };
+    // Not what was asked for: port 0 means any.
+    let listening = api.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     let control = ControlServer::bind(home).map_err(|error| {
         let message = format!("control socket of home `{}` cannot be opened: {error}", home.display());
         Failure::coded(ErrorCode::HomeUnusable, message)
@@ -79,10 +81,10 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketA
     result.map(|()| Exit::Ok).map_err(|error| HostError::internal(format!("{error:#}")).into())
 }
 
-fn announce(context: &Context, http: Option<SocketAddr>) {
+fn announce(context: &Context, listening: Option<SocketAddr>) {
     let home = &context.settings.home;
     tracing::info!(home = %home.display(), pid = std::process::id(), "serving");
-    if let Some(address) = http {
+    if let Some(address) = listening {
         let token = api::Token::path(home);
         tracing::info!("Host API on http://{address}, its token is in {}", token.display());
     }
