@@ -6,7 +6,7 @@ use plugward_host::{ErrorCode, HostEvent};
 use serde_json::json;
 
 use crate::support::marks::Marks;
-use crate::support::{Fixture, NORMAL_TOOLS, Settings, TestHost, eventually, is_alive, request};
+use crate::support::{Fixture, NORMAL_TOOLS, Settings, TestHost, eventually, is_alive, plugward, request};
 
 /// The ladder has 2 s for each of three steps; this is generous and still tells a bound from none.
 const LADDER_BOUND: Duration = Duration::from_secs(20);
@@ -306,6 +306,63 @@ async fn a_disable_beside_a_crash_returns_only_when_the_process_is_gone() {
         assert!(!is_alive(pid), "disable returned while the process was still there");
         test.assert_nothing_left("fx");
     }
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requirement_97_a_killed_host_takes_every_process_of_its_plugins_along() {
+    // Invariant 5 through the real program: nobody is left to run a ladder.
+    let test = TestHost::new().await;
+    let marks = Marks::new();
+    let child = marks.arg("child");
+    let args = ["forks-daemon", "--new-session", "--daemon-pid-file", &child, "--pid-file", &marks.arg("pid")];
+    test.run(&Fixture::imported("fx", &args)).await;
+    let home = test.close().await;
+    for file in ["pid", "child"] {
+        std::fs::remove_file(marks.path(file)).unwrap();
+    }
+    let mut settings = Settings::default();
+    let (path, value) = settings.host_environment.remove(0);
+    let mut host = std::process::Command::new(plugward())
+        .args(["serve", "--stdio"])
+        .env("PLUGWARD_HOME", home.path())
+        .env("PLUGWARD_ENVIRONMENT", "development")
+        .env(path, value)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let pids = [marks.pid_soon("pid").await, marks.pid_soon("child").await];
+    assert!(pids.into_iter().all(is_alive));
+    host.kill().unwrap();
+    host.wait().unwrap();
+    for pid in pids {
+        eventually(&format!("process {pid} is gone with its host"), || (!is_alive(pid)).then_some(())).await;
+    }
+    // The home is free again and nothing in it is broken.
+    let again = TestHost::at(home, Settings::default()).await;
+    again.host.ensure_started("fx").await.unwrap();
+    assert_eq!(again.text("fx.say", json!({})).await, "pong");
+    again.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_goes_away_leaves_no_operation_half_done() {
+    let test = TestHost::new().await;
+    let marks = Marks::new();
+    let args = ["slow-start", "--seconds", "1", "--pid-file", &marks.arg("pid")];
+    test.install(&Fixture::imported("fx", &args)).await;
+    let host = test.host.clone();
+    let enable = tokio::spawn(async move { host.enable("fx").await });
+    marks.pid_soon("pid").await;
+    enable.abort();
+    assert!(enable.await.unwrap_err().is_cancelled());
+    // Whoever asks next waits for the one that is under way, and no second process is started.
+    let (one, two) = tokio::join!(test.host.enable("fx"), test.host.enable("fx"));
+    assert_eq!((one.unwrap().tools_count, two.unwrap().tools_count), (1, 1));
+    assert_eq!(test.host.host_status("fx").unwrap().pid, marks.pid("pid"));
+    assert_eq!(test.processes_of("fx").len(), 1);
     test.close().await;
 }
 
