@@ -41,8 +41,6 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketA
         Some(address) => Some(prepare_api(home, address).await?),
         None => None,
     };
-    // Not what was asked for: port 0 means any.
-    let listening = api.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     let control = ControlServer::bind(home).map_err(|error| {
         let message = format!("control socket of home `{}` cannot be opened: {error}", home.display());
         Failure::coded(ErrorCode::HomeUnusable, message)
