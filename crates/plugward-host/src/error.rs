@@ -249,7 +249,7 @@ pub enum CallFailure {
     },
     /// The circuit breaker is open.
     CircuitOpen {
-        /// Time until a probe is let through.
+        /// Time after which it is worth trying again.
         retry_after: Duration,
     },
     /// The plugin is not running or broke off.
@@ -345,7 +345,7 @@ impl CallFailure {
             }
             CallFailure::Busy { reason } => format!("call of `{tool}` was not admitted: {reason}"),
             CallFailure::CircuitOpen { retry_after } => format!(
-                "plugin of `{tool}` failed repeatedly and is paused; a new attempt is let through in {} s",
+                "plugin of `{tool}` failed repeatedly and is paused; try again in {} s",
                 retry_after.as_secs_f32().ceil()
             ),
             CallFailure::Unavailable { reason } => format!("plugin of `{tool}` is not available: {reason}"),

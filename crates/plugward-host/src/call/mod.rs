@@ -173,6 +173,9 @@ impl CallPath {
         let arguments = validate(tool, arguments).await?;
         span.stage("validate");
         let limits = Limits { own: tool.route.manifest.backend.tool_timeout, caller: request.timeout };
+        // Nobody is asked, and nobody queues, for a call that is refused anyway.
+        let refused = |retry_after| CallFailure::CircuitOpen { retry_after };
+        tool.route.breaker.check(Instant::now()).map_err(refused)?;
         let waiting = self.permit(tool, &request.caller, &limits, span);
         let permits = tokio::select! {
             biased;
@@ -180,15 +183,15 @@ impl CallPath {
             () = self.stopping.cancelled() => return Err(CallFailure::Stopping),
             permits = waiting => permits?,
         };
-        let pass =
-            tool.route.breaker.admit(Instant::now()).map_err(|retry_after| CallFailure::CircuitOpen { retry_after })?;
+        let timing = limits.left(span.elapsed());
+        let pass = tool.route.breaker.admit(Instant::now(), timing.idle).map_err(refused)?;
         span.stage("admit");
         let heard_before = tool.route.session.messages_in();
         let call = ToolCall {
             name: tool.definition.name.to_string(),
             arguments: Some(arguments),
             meta: request.meta,
-            timing: limits.left(span.elapsed()),
+            timing,
             progress: request.progress,
         };
         let answer = tool.route.session.call_tool(call, &request.cancel).await;
