@@ -33,9 +33,14 @@ impl Environment {
     }
 }
 
-/// Calls all plugins together may have in flight. Each costs a task and its buffers; 512 keeps the worst case of
-/// 512 results of 256 KiB at 128 MiB.
+/// Calls all plugins together may have in flight. Each costs a task and its result: 512 results of the default limit
+/// of 256 KiB are 128 MiB. A manifest may raise its plugin's limit to 16 MiB, which a reviewer sees; what arrives is read
+/// one message per plugin at a time, so larger messages do not multiply by calls.
 pub const MAX_CONCURRENT_CALLS: usize = 512;
+
+/// Calls one plugin may have in flight, whatever its manifest asks for: a quarter of the host's places, so that no one
+/// or two plugins whose calls hang can keep the others from being called (invariant 9).
+pub const MAX_CONCURRENT_CALLS_PER_PLUGIN: usize = MAX_CONCURRENT_CALLS / 4;
 
 /// Calls that may wait for a place among [`MAX_CONCURRENT_CALLS`]. Past it the host says so instead of growing.
 pub const MAX_QUEUED_CALLS: usize = 4096;

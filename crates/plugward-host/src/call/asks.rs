@@ -15,6 +15,10 @@ use crate::views::{Answer, PendingAsk};
 /// Open requests at once; a further call is refused rather than queued behind a person.
 pub(crate) const MAX_OPEN_ASKS: usize = 64;
 
+/// Open requests of one plugin: more questions about one plugin than anybody answers at a time, and few enough that
+/// it does not use up the places of the others.
+pub(crate) const MAX_OPEN_ASKS_PER_PLUGIN: usize = 8;
+
 struct Open {
     view: PendingAsk,
     deadline: Instant,
@@ -34,7 +38,10 @@ pub(crate) enum AskEnd {
     Allowed,
     Denied,
     TimedOut,
-    TooMany,
+    /// As many as this limit wait already, of all plugins or of this one.
+    TooMany {
+        limit: usize,
+    },
 }
 
 impl Default for Asks {
@@ -79,7 +86,11 @@ impl Asks {
         {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             if open.len() >= MAX_OPEN_ASKS {
-                return AskEnd::TooMany;
+                return AskEnd::TooMany { limit: MAX_OPEN_ASKS };
+            }
+            let of_plugin = open.values().filter(|other| other.view.tool.plugin() == tool.plugin()).count();
+            if of_plugin >= MAX_OPEN_ASKS_PER_PLUGIN {
+                return AskEnd::TooMany { limit: MAX_OPEN_ASKS_PER_PLUGIN };
             }
             open.insert(request_id.clone(), Open { view, deadline: Instant::now() + limit, answer });
         }

@@ -265,9 +265,11 @@ impl CallPath {
                     AskEnd::Allowed => Ok(()),
                     AskEnd::Denied => Err(CallFailure::Denied { reason: "a person answered no".to_owned() }),
                     AskEnd::TimedOut => Err(CallFailure::AskTimedOut { limit }),
-                    AskEnd::TooMany => Err(CallFailure::Busy {
-                        reason: format!("{} permission requests already wait for a person", asks::MAX_OPEN_ASKS),
-                    }),
+                    AskEnd::TooMany { limit } => {
+                        let whose = if limit == asks::MAX_OPEN_ASKS { "" } else { " of its plugin" };
+                        let reason = format!("{limit} permission requests{whose} already wait for a person");
+                        Err(CallFailure::Busy { reason })
+                    }
                 }
             }
             (Effect::Ask | Effect::Deny, _) => Err(CallFailure::Denied { reason: explain(&decision) }),

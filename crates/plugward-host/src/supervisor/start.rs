@@ -23,7 +23,7 @@ use super::stop::{self, Ladder};
 use super::{Launched, Plugin, Running};
 use crate::call::Route;
 use crate::call::admission::Admission;
-use crate::config::Environment;
+use crate::config::{Environment, MAX_CONCURRENT_CALLS_PER_PLUGIN};
 use crate::contract::{self, Contract, PinCheck};
 use crate::discovery::{self, DiscoveryError};
 use crate::error::{ErrorCode, HostError};
@@ -348,7 +348,10 @@ fn route(plugin: &Plugin, session: &Arc<Session>) -> Route {
         plugin: plugin.id.clone(),
         manifest: Arc::clone(&plugin.manifest),
         session: Arc::clone(session),
-        admission: Admission::new(count(backend.max_concurrent_calls), count(backend.max_queued_calls)),
+        admission: Admission::new(
+            count(backend.max_concurrent_calls).min(MAX_CONCURRENT_CALLS_PER_PLUGIN),
+            count(backend.max_queued_calls),
+        ),
         breaker: Arc::clone(&plugin.breaker),
         is_end_counted: AtomicBool::new(false),
         grants: Arc::clone(&plugin.grants),

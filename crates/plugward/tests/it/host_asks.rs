@@ -129,6 +129,32 @@ async fn nobody_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_plugin_does_not_use_up_the_questions_of_all() {
+    // Invariant 9: an agent that calls one tool over and over would keep every other plugin from asking.
+    let marks = Marks::new();
+    let test = asking(Settings::default(), &marks).await;
+    let meta = json!({"notesagent/permission": "notes.write"});
+    let tools = json!([{"name": "write", "inputSchema": {"type": "object"}, "_meta": meta}]);
+    test.run(&marks.with_tools("other", &tools).permission("notes.write")).await;
+    let waiting: Vec<_> = (0..8).map(|_| spawn(&test, "fx.write")).collect();
+    eventually("all are asked", || (test.host.pending_asks().len() == 8).then_some(())).await;
+    let failure = spawn(&test, "fx.write").await.unwrap().outcome.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::PluginBusy);
+    assert!(failure.message("fx.write").contains("8 permission requests of its plugin"), "{failure:?}");
+    let other = spawn(&test, "other.write");
+    let ask = eventually("the other one is asked", || {
+        test.host.pending_asks().into_iter().find(|ask| ask.tool.to_string() == "other.write")
+    })
+    .await;
+    test.host.answer(&ask.request_id, Answer::AllowOnce).unwrap();
+    assert!(other.await.unwrap().outcome.is_ok());
+    for call in waiting {
+        call.abort();
+    }
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn requirement_16_a_deployment_decides_what_a_permission_means() {
     let marks = Marks::new();
     for (effect, runs) in [(Effect::Allow, true), (Effect::Deny, false)] {
