@@ -28,7 +28,8 @@ pub struct PluginView {
     pub detail: String,
     /// Whether a person switched it on.
     pub enabled: bool,
-    /// Whether what would run now is what was approved.
+    /// Whether somebody approved it and no start since found something else than was approved. The package is not
+    /// hashed for this; a start and a review do that. In an overview: whether it runs.
     pub approved: bool,
     /// Permissions the manifest asks for.
     pub requested_permissions: Vec<String>,
@@ -214,6 +215,8 @@ pub enum LogOrigin {
     Stderr,
     /// The plugin, on stdout, outside the protocol.
     StdoutNoise,
+    /// The plugin, as a log message of the protocol.
+    Plugin,
     /// The host.
     Host,
 }
@@ -224,6 +227,7 @@ impl LogOrigin {
         match self {
             LogOrigin::Stderr => "stderr",
             LogOrigin::StdoutNoise => "stdout",
+            LogOrigin::Plugin => "plugin",
             LogOrigin::Host => "host",
         }
     }

@@ -17,11 +17,13 @@ pub(crate) struct Admission {
     max_waiting: usize,
 }
 
-/// The queue is full.
+/// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct QueueFull {
-    pub(crate) running: usize,
-    pub(crate) waiting: usize,
+pub(crate) enum Refused {
+    /// The queue is full.
+    Full { running: usize, waiting: usize },
+    /// The door is closed for good.
+    Closed,
 }
 
 impl Admission {
@@ -30,22 +32,29 @@ impl Admission {
     }
 
     /// Waits for a place; the place is free again when the permit is dropped.
-    pub(crate) async fn enter(&self) -> Result<OwnedSemaphorePermit, QueueFull> {
+    pub(crate) async fn enter(&self) -> Result<OwnedSemaphorePermit, Refused> {
         if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(permit);
         }
         let _ticket = self.queue()?;
-        // The semaphore is never closed; were it, refusing is the safe answer.
-        Arc::clone(&self.places)
-            .acquire_owned()
-            .await
-            .map_err(|_| QueueFull { running: self.capacity, waiting: self.max_waiting })
+        Arc::clone(&self.places).acquire_owned().await.map_err(|_| Refused::Closed)
     }
 
-    fn queue(&self) -> Result<Ticket<'_>, QueueFull> {
+    /// Closes the door: whoever waits is sent away, nobody gets a place any more, and whoever has one keeps it.
+    pub(crate) fn close(&self) {
+        self.places.close();
+    }
+
+    fn queue(&self) -> Result<Ticket<'_>, Refused> {
+        if self.places.is_closed() {
+            return Err(Refused::Closed);
+        }
         let before = self.waiting.fetch_add(1, Ordering::AcqRel);
         let ticket = Ticket(&self.waiting);
-        if before >= self.max_waiting { Err(QueueFull { running: self.capacity, waiting: before }) } else { Ok(ticket) }
+        if before >= self.max_waiting {
+            return Err(Refused::Full { running: self.capacity, waiting: before });
+        }
+        Ok(ticket)
     }
 
     /// Calls that run now.
@@ -83,11 +92,31 @@ mod tests {
         while door.waiting() == 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(door.enter().await.unwrap_err(), QueueFull { running: 1, waiting: 1 });
+        assert_eq!(door.enter().await.unwrap_err(), Refused::Full { running: 1, waiting: 1 });
         waiter.abort();
         assert!(waiter.await.unwrap_err().is_cancelled());
         assert_eq!((door.running(), door.waiting()), (1, 0));
         drop(first);
         assert!(door.enter().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_closed_door_sends_the_queue_away_and_leaves_the_rest_their_places() {
+        // A plugin that is being stopped must not get the calls that queued for it, one after the other.
+        let door = Arc::new(Admission::new(1, 1));
+        let first = door.enter().await.unwrap();
+        let waiter = tokio::spawn({
+            let door = Arc::clone(&door);
+            async move { door.enter().await.map(drop) }
+        });
+        while door.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        door.close();
+        assert_eq!(waiter.await.unwrap(), Err(Refused::Closed));
+        assert_eq!((door.running(), door.waiting()), (1, 0));
+        drop(first);
+        assert_eq!(door.running(), 0);
+        assert_eq!(door.enter().await.map(drop), Err(Refused::Closed));
     }
 }

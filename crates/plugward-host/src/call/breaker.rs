@@ -222,7 +222,8 @@ mod tests {
     fn a_call_from_before_a_change_of_state_changes_nothing() {
         // C3: stale results.
         let (breaker, start) = (Arc::<Breaker>::default(), Instant::now());
-        let (stale_success, stale_failure) = (breaker.admit(start, LIMIT).unwrap(), breaker.admit(start, LIMIT).unwrap());
+        let (stale_success, stale_failure) =
+            (breaker.admit(start, LIMIT).unwrap(), breaker.admit(start, LIMIT).unwrap());
         open(&breaker, start);
         let later = start + OPEN_FOR;
         let probe = breaker.admit(later, LIMIT).unwrap();

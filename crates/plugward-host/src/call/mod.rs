@@ -29,12 +29,11 @@ use tokio_util::sync::CancellationToken;
 pub use result::ToolReply;
 
 use crate::error::CallFailure;
-use crate::ids;
 use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
 use crate::schema::Violations;
 use crate::session::{RequestError, Session, Timing, ToolCall, masked};
-use admission::Admission;
+use admission::{Admission, Refused};
 use asks::{AskEnd, Asks};
 use breaker::{Breaker, Outcome};
 use record::{Recording, SpanDraft};
@@ -220,12 +219,15 @@ impl CallPath {
         let (begun, limit) = (Instant::now(), limits.shortest());
         self.decide(tool, caller, limit, span).await?;
         span.stage("decide");
-        let full = |whose: &str, full: admission::QueueFull| CallFailure::Busy {
-            reason: format!("{whose} has {} calls running and {} waiting", full.running, full.waiting),
+        let refused = |whose: &str, refused: Refused| match refused {
+            Refused::Full { running, waiting } => {
+                CallFailure::Busy { reason: format!("{whose} has {running} calls running and {waiting} waiting") }
+            }
+            Refused::Closed => CallFailure::Unavailable { reason: "it is stopping".to_owned() },
         };
         let queue = async {
-            let own = tool.route.admission.enter().await.map_err(|error| full("the plugin", error))?;
-            let shared = self.admission.enter().await.map_err(|error| full("the host", error))?;
+            let own = tool.route.admission.enter().await.map_err(|error| refused("the plugin", error))?;
+            let shared = self.admission.enter().await.map_err(|error| refused("the host", error))?;
             Ok((own, shared))
         };
         let left = limit.saturating_sub(begun.elapsed());
@@ -410,5 +412,3 @@ pub(crate) fn epoch_us(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
-
-pub(crate) use ids::random_hex;

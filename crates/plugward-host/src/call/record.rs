@@ -9,9 +9,9 @@ use plugward_policy::{Decision, ToolId};
 use plugward_store::{Span, Store};
 use serde_json::{Map, Value, json};
 
-use super::{CallReport, CallRequest, ToolReply, ToolSelector, epoch_us, random_hex};
+use super::{CallReport, CallRequest, ToolReply, ToolSelector, epoch_us};
 use crate::error::CallFailure;
-use crate::ids::parse_traceparent;
+use crate::ids::{parse_traceparent, random_hex};
 use crate::raw_object::RawObject;
 use crate::registry::RegisteredTool;
 

@@ -337,7 +337,7 @@ impl Driver {
             methods::TOOLS_LIST_CHANGED => self.shared.tools_changed.notify_one(),
             methods::LOG_MESSAGE => {
                 let text = params.map_or("", RawValue::get);
-                self.log.push(LogOrigin::Host, &format!("log message of the plugin: {text}"));
+                self.log.push(LogOrigin::Plugin, text);
             }
             _ => {}
         }

@@ -5,6 +5,7 @@
 //! calls, or traces (requirement 80).
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -38,11 +39,18 @@ pub(crate) struct PluginLog {
     lines: Mutex<VecDeque<LogLine>>,
     follow: broadcast::Sender<LogLine>,
     redactor: Redactor,
+    /// The last start whose process said something on stderr.
+    stderr_generation: AtomicU64,
 }
 
 impl PluginLog {
     pub(crate) fn new(redactor: Redactor) -> Self {
-        Self { lines: Mutex::default(), follow: broadcast::Sender::new(FOLLOW_QUEUE), redactor }
+        Self {
+            lines: Mutex::default(),
+            follow: broadcast::Sender::new(FOLLOW_QUEUE),
+            redactor,
+            stderr_generation: AtomicU64::new(0),
+        }
     }
 
     /// Adds a line: redacted, control characters escaped, cut.
@@ -74,15 +82,19 @@ impl PluginLog {
         self.follow.subscribe()
     }
 
-    /// The last thing the plugin said on stderr, for its own status line.
-    pub(crate) fn last_stderr(&self) -> Option<String> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().rev().find(|line| line.origin == LogOrigin::Stderr).map(|line| line.text.clone())
+    /// Whether the process of start `generation` said something on stderr: what an earlier one said explains nothing.
+    pub(crate) fn has_stderr_of(&self, generation: u64) -> bool {
+        self.stderr_generation.load(Ordering::Acquire) == generation
     }
 
-    /// Reads `stderr` until every holder of the pipe has closed it. Once `over` is cancelled it takes what the pipe
+    /// Reads `stderr` of start `generation` until every holder of the pipe has closed it. Once `over` is cancelled it takes what the pipe
     /// still holds and ends: a process that got away with the pipe must not keep the host from ending.
-    pub(crate) async fn drain(self: Arc<Self>, mut stderr: tokio::net::unix::pipe::Receiver, over: CancellationToken) {
+    pub(crate) async fn drain(
+        self: Arc<Self>,
+        mut stderr: tokio::net::unix::pipe::Receiver,
+        generation: u64,
+        over: CancellationToken,
+    ) {
         let mut chunk = [0; CHUNK_BYTES];
         let mut line = Vec::new();
         let mut last_reads = LAST_READS;
@@ -98,19 +110,21 @@ impl PluginLog {
                 let room = (MAX_LINE_BYTES + SECRET_ROOM_BYTES).saturating_sub(line.len());
                 line.extend_from_slice(&piece[..piece.len().min(room)]);
                 if piece.ends_with(b"\n") {
-                    self.push_bytes(&line);
+                    self.push_bytes(&line, generation);
                     line.clear();
                 }
             }
         }
-        self.push_bytes(&line);
+        self.push_bytes(&line, generation);
     }
 
-    fn push_bytes(&self, line: &[u8]) {
+    fn push_bytes(&self, line: &[u8], generation: u64) {
         let text = String::from_utf8_lossy(line);
         let text = text.trim_end();
         if !text.is_empty() {
             self.push(LogOrigin::Stderr, text);
+            // A late line of an earlier start takes nothing back.
+            self.stderr_generation.fetch_max(generation, Ordering::AcqRel);
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use plugward_policy::{HostStatus, PluginStatus, StdoutMode};
+use plugward_policy::{HostStatus, PluginStatus, SandboxLevel, StdoutMode};
 use plugward_protocol::{ClientHello, HandshakeError, Implementation, ProtocolVersion, ServerHello};
 use tokio_util::sync::CancellationToken;
 
@@ -136,8 +136,12 @@ fn check_gate(inner: &Inner, plugin: &Plugin) -> Result<(), HostError> {
         return Ok(());
     }
     let id = &plugin.id;
-    let wanted = plugin.manifest.min_sandbox_level;
-    let message = format!("plugin `{id}` asks for sandbox level `{wanted}`, and this host can witness only `none`");
+    let message = match plugin.manifest.min_sandbox_level {
+        SandboxLevel::None => {
+            format!("plugin `{id}` would run without a sandbox, which needs environment `development`")
+        }
+        wanted => format!("plugin `{id}` asks for sandbox level `{wanted}`, and this host can witness only `none`"),
+    };
     Err(HostError::new(ErrorCode::McpSandboxRequired, message)
         .with_hint("to run it without a sandbox, set PLUGWARD_ENVIRONMENT=development; it then has all your rights"))
 }
@@ -183,7 +187,7 @@ async fn launch(
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
     let stderr = tokio::net::unix::pipe::Receiver::from_owned_fd(spawned.stderr).map_err(io_error)?;
     let over = CancellationToken::new();
-    inner.tasks.spawn(Arc::clone(&plugin.log).drain(stderr, over.clone()));
+    inner.tasks.spawn(Arc::clone(&plugin.log).drain(stderr, generation, over.clone()));
     let backend = &plugin.manifest.backend;
     let settings = SessionSettings {
         max_message_bytes: usize::try_from(backend.max_message_bytes).unwrap_or(usize::MAX),
@@ -248,7 +252,7 @@ async fn handshake_error(plugin: &Plugin, launched: &Launched, error: &Handshake
     // It may quote what the plugin wrote.
     let reason = plugin.redactor.redact(&reason);
     let message = format!("plugin `{}` failed to initialize: {reason}", plugin.id);
-    let host_error = failure_with_stderr(plugin, HostError::new(code, message));
+    let host_error = failure_with_stderr(plugin, launched, HostError::new(code, message));
     match error {
         // A version nobody here speaks stays unknown however often it is asked for (B032).
         HandshakeError::UnsupportedVersion { .. } => host_error.permanent(),
@@ -308,7 +312,8 @@ async fn publish(
     if let Some(ending) = launched.session.ending() {
         let reason = plugin.redactor.redact(&ending.reason).into_owned();
         let message = format!("plugin `{}` ended during its start: {reason}", plugin.id);
-        return Err(failure_with_stderr(plugin, HostError::new(ErrorCode::PluginHostUnavailable, message)));
+        let error = HostError::new(ErrorCode::PluginHostUnavailable, message);
+        return Err(failure_with_stderr(plugin, launched, error));
     }
     go_live(inner, plugin, &running, contract, check).await?;
     inner.tasks.spawn(super::watch::watch(Arc::clone(inner), Arc::clone(plugin), running));
@@ -361,9 +366,9 @@ fn route(plugin: &Plugin, session: &Arc<Session>) -> Route {
 
 /// A plugin that dies early usually said why on stderr, which stays out of answers (requirement 80): the hint leads
 /// there.
-fn failure_with_stderr(plugin: &Plugin, error: HostError) -> HostError {
-    match plugin.log.last_stderr() {
-        Some(_) => error.with_hint(format!("its last words are in `plugward logs {}`", plugin.id)),
-        None => error,
+fn failure_with_stderr(plugin: &Plugin, launched: &Launched, error: HostError) -> HostError {
+    if !plugin.log.has_stderr_of(launched.generation) {
+        return error;
     }
+    error.with_hint(format!("its last words are in `plugward logs {}`", plugin.id))
 }

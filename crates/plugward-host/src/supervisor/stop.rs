@@ -48,6 +48,8 @@ pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
         inner.path.registry.withdraw(&plugin.id);
         if let Some(running) = &running {
             running.stopping.cancel();
+            // Calls in flight may finish; those in the queue would keep coming for the length of the drain.
+            running.route.admission.close();
             running.route.is_end_counted.store(true, Ordering::Release);
             state.settle(missing);
             "stopping".clone_into(&mut state.detail);

@@ -11,7 +11,7 @@ use super::rfc3339;
 pub(crate) struct LogLineBody {
     /// When it arrived, RFC 3339.
     pub(crate) at: String,
-    /// `stderr`, `stdout` (outside the protocol) or `host`.
+    /// `stderr`, `stdout` (outside the protocol), `plugin` (a log message of the protocol) or `host`.
     pub(crate) origin: String,
     /// The text.
     pub(crate) text: String,
