@@ -123,7 +123,7 @@ pub struct ToolView {
     pub remote_name: String,
     /// Description (the seed falls back to the name).
     pub description: String,
-    /// The tool as the plugin described it, untouched.
+    /// The tool as the plugin described it, untouched but for secrets it was given, which are masked.
     pub definition: Box<RawValue>,
     /// The argument schema in force (repaired where a case allows it).
     pub parameters: Box<RawValue>,

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plugward_protocol::{
-    ClientHello, Connection, ConnectionConfig, Event, HandshakeError, OutboundId, RequestFailure, RequestTiming,
-    SendError, ServerHello,
+    ClientHello, Connection, ConnectionConfig, Event, HandshakeError, OutboundId, PeerFault, RequestFailure,
+    RequestTiming, SendError, ServerHello,
     mcp::{self, methods},
 };
 use serde_json::value::RawValue;
@@ -20,6 +20,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 
 use super::log::PluginLog;
+use super::quote::Secrets;
 use super::{Ending, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall, masked};
 use crate::views::LogOrigin;
 
@@ -73,6 +74,7 @@ pub(super) struct Driver {
     handshake: Option<Reply<ServerHello, HandshakeError>>,
     shared: Arc<Shared>,
     log: Arc<PluginLog>,
+    secrets: Secrets,
 }
 
 impl Driver {
@@ -102,6 +104,7 @@ impl Driver {
             handshake: None,
             shared,
             log,
+            secrets: settings.secrets,
         })
     }
 
@@ -289,7 +292,10 @@ impl Driver {
                         let _ = reply.send(Ok(hello));
                     }
                 }
-                Event::HandshakeFailed(error) => {
+                Event::HandshakeFailed(mut error) => {
+                    if let HandshakeError::UnsupportedVersion { offered_by_server } = &mut error {
+                        *offered_by_server = self.secrets.excerpt(offered_by_server);
+                    }
                     if let Some(reply) = self.handshake.take() {
                         let _ = reply.send(Err(error));
                     }
@@ -305,9 +311,12 @@ impl Driver {
                 Event::Notification { method, params } => self.notification(&method, params.as_deref()),
                 Event::Noise { excerpt, .. } => {
                     self.shared.noise_lines.fetch_add(1, Ordering::Relaxed);
-                    self.log.push(LogOrigin::StdoutNoise, &excerpt);
+                    self.log.push(LogOrigin::StdoutNoise, &self.secrets.excerpt(&excerpt));
                 }
-                Event::Fatal(fault) => {
+                Event::Fatal(mut fault) => {
+                    if let PeerFault::NotProtocol { excerpt, .. } = &mut fault {
+                        *excerpt = self.secrets.excerpt(excerpt);
+                    }
                     // It may quote what the plugin wrote.
                     let reason = self.log.redactor().redact(&fault.to_string()).into_owned();
                     return Some(Ending { reason, is_fault: true });

@@ -8,6 +8,7 @@
 mod driver;
 pub(crate) mod log;
 pub(crate) mod process;
+pub(crate) mod quote;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use driver::{Command, Driver};
 use log::PluginLog;
+use quote::Secrets;
 
 /// Requests that may be in flight to one plugin. The call path admits fewer; the rest is room for lists and pings.
 pub(crate) const MAX_IN_FLIGHT: usize = 1024;
@@ -114,11 +116,13 @@ impl Shared {
 }
 
 /// What a session needs to know of the manifest.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct SessionSettings {
     pub(crate) max_message_bytes: usize,
     /// Every broken rule ends the conversation; otherwise what can be survived is survived and counted.
     pub(crate) strict: bool,
+    /// What must not be repeated of what the plugin writes.
+    pub(crate) secrets: Secrets,
 }
 
 impl Session {

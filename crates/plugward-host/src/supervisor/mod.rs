@@ -53,7 +53,10 @@ pub(crate) struct Plugin {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) manifest_warnings: Vec<String>,
     pub(crate) log: Arc<PluginLog>,
+    /// Knows the secrets of all plugins.
     pub(crate) redactor: Redactor,
+    /// Knows the secrets of this one only.
+    pub(crate) own_redactor: Redactor,
     pub(crate) grants: Arc<RwLock<GrantSet>>,
     /// Held for the length of an enable, disable, restart or remove.
     pub(crate) operation: tokio::sync::Mutex<()>,
@@ -147,6 +150,7 @@ impl Plugin {
             manifest_warnings,
             log: Arc::new(PluginLog::new(redactor.clone())),
             redactor,
+            own_redactor: Redactor::new(),
             grants: Arc::new(RwLock::new(grants)),
             operation: tokio::sync::Mutex::new(()),
             breaker: Arc::default(),

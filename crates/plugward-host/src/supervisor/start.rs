@@ -31,8 +31,13 @@ use crate::host::{Inner, Planned};
 use crate::package::LaunchPlan;
 use crate::registry::ToolConflict;
 use crate::session::process::RunningProcess;
-use crate::session::{Session, SessionSettings};
+use crate::session::quote::{self, Secrets};
+use crate::session::{Session, SessionSettings, masked};
 use crate::views::LogOrigin;
+
+/// Characters kept of what a server calls itself and its version: a line on a screen, and a bound on what it can put
+/// there.
+const MAX_SERVER_LABEL_CHARS: usize = 128;
 
 /// Starts a plugin; the caller holds its operation lock. On error it is rolled back and its state says why.
 pub(crate) async fn start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
@@ -167,6 +172,7 @@ async fn launch(
     generation: u64,
 ) -> Result<Launched, HostError> {
     plugin.redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
+    plugin.own_redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
     let spec = plan.launch_spec(generation);
     let container = plan.container.clone().zip(plan.container_name(generation));
     let container = container.map(|(run, name)| ContainerStart { run, name, spec: spec.clone() });
@@ -192,6 +198,7 @@ async fn launch(
     let settings = SessionSettings {
         max_message_bytes: usize::try_from(backend.max_message_bytes).unwrap_or(usize::MAX),
         strict: backend.stdout == StdoutMode::Strict,
+        secrets: Secrets { redactor: plugin.redactor.clone(), own: plan.secrets.as_slice().into() },
     };
     let session = Session::open(spawned.stdin, spawned.stdout, Arc::clone(&plugin.log), settings).map_err(io_error)?;
     plugin.log.push(LogOrigin::Host, &format!("started, pid {}, generation {generation}", process.pid()));
@@ -280,6 +287,9 @@ pub(crate) async fn read_contract(
         let text = plugin.redactor.redact(&error.to_string()).into_owned();
         HostError::new(code, format!("plugin `{id}`: {text}"))
     })?;
+    // Before anything is kept, compared or shown: a definition is no place for a secret (invariant 4). Only its own ones,
+    // so that its pins do not depend on what other plugins were given.
+    let listed: Vec<_> = listed.into_iter().map(|tool| masked(&plugin.own_redactor, tool)).collect();
     let manifest = Arc::clone(&plugin.manifest);
     let judge = Arc::clone(inner);
     // Compiling hundreds of schemas takes a while; it must not hold up other plugins' calls.
@@ -301,12 +311,13 @@ async fn publish(
     contract: Arc<Contract>,
 ) -> Result<(), HostError> {
     let check = inner.hold_to_pins(plugin, &contract).await?;
+    let shown = |text: &str| quote::label(&plugin.redactor, text, MAX_SERVER_LABEL_CHARS);
     let running = Arc::new(Running {
         launched: launched.clone(),
         route: Arc::new(route(plugin, &launched.session)),
         protocol_version: hello.version.as_str().to_owned(),
-        server_name: hello.server.as_ref().map(|server| server.name.clone()),
-        server_version: hello.server.as_ref().map(|server| server.version.clone()),
+        server_name: hello.server.as_ref().map(|server| shown(&server.name)),
+        server_version: hello.server.as_ref().map(|server| shown(&server.version)),
         stopping: CancellationToken::new(),
     });
     if let Some(ending) = launched.session.ending() {
