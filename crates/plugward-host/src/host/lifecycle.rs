@@ -135,13 +135,20 @@ impl Inner {
     async fn disable(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<PluginView, HostError> {
         let _operation = plugin.operation.lock().await;
         plugin.still_installed()?;
-        // The wish is kept first: a crash in between must not bring the plugin back.
-        self.set_enabled(plugin, false).await?;
+        // The wish is kept first: a crash in between must not bring the plugin back. Whether or not it could be kept, the
+        // plugin is stopped: that is what the person wants most.
+        let kept = self.set_enabled(plugin, false).await;
         stop::stop(self, plugin, Ladder::ORDERLY).await;
         let missing = !plugin.missing_grants().is_empty();
         plugin.state().settle(missing);
         self.plugin_changed(plugin);
-        Ok(self.view(plugin))
+        match kept {
+            Ok(()) => Ok(self.view(plugin)),
+            Err(mut error) => {
+                error.message = format!("plugin `{}` is stopped, but stays switched on: {}", plugin.id, error.message);
+                Err(error)
+            }
+        }
     }
 
     async fn restart(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<HostView, HostError> {
