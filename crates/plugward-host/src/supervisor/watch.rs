@@ -10,9 +10,10 @@ use plugward_policy::{HostStatus, RestartMode};
 use tokio_util::sync::CancellationToken;
 
 use super::stop;
-use super::{Launched, Plugin, Running, start};
+use super::{Launched, Plugin, Running, State, start};
 use crate::error::{ErrorCode, HostError};
 use crate::host::Inner;
+use crate::session::Ending;
 use crate::views::LogOrigin;
 
 /// Shortest pause between two reads of a list that keeps changing.
@@ -30,12 +31,7 @@ pub(crate) async fn watch(inner: Arc<Inner>, plugin: Arc<Plugin>, running: Arc<R
             biased;
             () = running.stopping.cancelled() => return,
             ending = running.launched.session.ended() => {
-                // A plugin that broke a rule still runs; one that went away has a status worth knowing.
-                let reason = match ending.is_fault {
-                    true => ending.reason,
-                    false => describe_end(&running.launched, ending.reason).await,
-                };
-                return fell_over(&inner, &plugin, &running, reason, Restart::Automatic).await;
+                return fell_over(&inner, &plugin, &running, ending, Restart::Automatic).await;
             }
             () = changed(&running, last_refresh, gap) => {}
         }
@@ -44,7 +40,8 @@ pub(crate) async fn watch(inner: Arc<Inner>, plugin: Arc<Plugin>, running: Arc<R
             Refresh::Same => gap = (gap * 2).min(MAX_REFRESH_GAP),
             Refresh::Changed => gap = MIN_REFRESH_GAP,
             Refresh::Broken(reason) => {
-                return fell_over(&inner, &plugin, &running, reason, Restart::ByPerson).await;
+                let ending = Ending { reason, is_fault: true };
+                return fell_over(&inner, &plugin, &running, ending, Restart::ByPerson).await;
             }
         }
     }
@@ -121,8 +118,8 @@ enum Restart {
 }
 
 /// The plugin is not usable any more: tools go first, then whatever is left of its process.
-async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>, reason: String, restart: Restart) {
-    let reason = plugin.redactor.redact(&reason).into_owned();
+async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>, ending: Ending, restart: Restart) {
+    let mut reason = plugin.redactor.redact(&ending.reason).into_owned();
     {
         let mut state = plugin.state();
         if running.stopping.is_cancelled() || state.generation != running.launched.generation {
@@ -134,14 +131,36 @@ async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Runni
         state.set_error(HostStatus::Unhealthy, reason.clone());
         state.fallen = Some(running.launched.clone());
     }
-    plugin.log.push(LogOrigin::Host, &format!("fell over: {reason}"));
     inner.plugin_changed(plugin);
-    inner.remember_outcome(plugin, Some(&reason)).await;
+    // A plugin that broke a rule still runs; one that went away has a status worth knowing, which may take a moment.
+    if !ending.is_fault {
+        let described = describe_end(&running.launched, reason.clone()).await;
+        if still_fallen(plugin, running, &reason, |state| state.set_error(HostStatus::Unhealthy, described.clone())) {
+            inner.plugin_changed(plugin);
+        }
+        reason = described;
+    }
+    plugin.log.push(LogOrigin::Host, &format!("fell over: {reason}"));
     let _operation = plugin.operation.lock().await;
-    // An operation that ended the process first has decided what follows.
+    // An operation that came first has decided what follows.
+    if !still_fallen(plugin, running, &reason, |_| {}) {
+        return;
+    }
+    inner.remember_outcome(plugin, Some(&reason)).await;
     if stop::end_fallen(inner, plugin).await && matches!(restart, Restart::Automatic) {
         schedule(inner, plugin);
     }
+}
+
+/// Whether nothing happened since `running` fell over for `reason`; `change` is made under the same lock.
+fn still_fallen(plugin: &Plugin, running: &Running, reason: &str, change: impl FnOnce(&mut State)) -> bool {
+    let mut state = plugin.state();
+    let is_same = state.generation == running.launched.generation && state.fallen.is_some();
+    let is_same = is_same && state.error.as_deref() == Some(reason);
+    if is_same {
+        change(&mut state);
+    }
+    is_same
 }
 
 /// Plans the next automatic start, or gives the plugin up.
