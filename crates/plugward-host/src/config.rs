@@ -61,6 +61,11 @@ pub const STOP_KILL_GRACE: Duration = Duration::from_secs(2);
 /// Calls in flight at shutdown get this long to finish before their plugin is stopped.
 pub const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
+/// Time a whole shutdown may take. The longest ladder, with its drain and the two commands to a container engine that is
+/// stuck, is half a minute, and a start that is rolled back at the same moment adds its own; what is not over by then is
+/// stuck, and ends with the process of the host (invariant 5).
+pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(60);
+
 /// Settings of a host.
 pub struct HostConfig {
     /// State folder (`PLUGWARD_HOME`).

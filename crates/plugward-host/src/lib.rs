@@ -23,7 +23,7 @@ mod views;
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
 pub use config::{
     DRAIN_GRACE, Environment, HostConfig, MAX_CONCURRENT_CALLS, MAX_CONCURRENT_CALLS_PER_PLUGIN, MAX_PARALLEL_STARTS,
-    MAX_QUEUED_CALLS, Naming, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE,
+    MAX_QUEUED_CALLS, Naming, SHUTDOWN_LIMIT, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE,
 };
 pub use error::{CallFailure, ErrorCode, HostError};
 pub use events::HostEvent;

@@ -9,6 +9,7 @@ use plugward_policy::PluginStatus;
 use tokio::task::JoinSet;
 
 use super::{Host, Inner, disabled_key};
+use crate::config::SHUTDOWN_LIMIT;
 use crate::error::{ErrorCode, HostError};
 use crate::supervisor::stop::{self, Ladder};
 use crate::supervisor::{Plugin, start, watch};
@@ -66,8 +67,20 @@ impl Host {
             .await
     }
 
-    /// Ends the host: no new calls, then all plugins at once down their ladders. Nothing is left when this returns.
+    /// Ends the host: no new calls, then all plugins at once down their ladders. Nothing is left when this returns, which
+    /// it does within [`SHUTDOWN_LIMIT`] and the time the store needs for the last traces.
     pub async fn shutdown(&self) {
+        let inner = &self.inner;
+        if tokio::time::timeout(SHUTDOWN_LIMIT, self.stop_all()).await.is_err() {
+            tracing::warn!("the plugins were not stopped within {SHUTDOWN_LIMIT:?}; what is left ends with the host");
+        }
+        let flushed = inner.blocking(|inner| inner.path.store.flush()).await;
+        if let Err(error) = flushed {
+            tracing::warn!(code = %error.code, "the last traces were not written: {}", error.message);
+        }
+    }
+
+    async fn stop_all(&self) {
         let inner = &self.inner;
         let mut stops = JoinSet::new();
         for plugin in inner.all() {
@@ -87,10 +100,6 @@ impl Host {
         }
         inner.tasks.close();
         inner.tasks.wait().await;
-        let flushed = inner.blocking(|inner| inner.path.store.flush()).await;
-        if let Err(error) = flushed {
-            tracing::warn!(code = %error.code, "the last traces were not written: {}", error.message);
-        }
     }
 }
 

@@ -149,10 +149,10 @@ impl ContainerRun {
         self.engine_command(["stop", "--time", &seconds, name])
     }
 
-    /// Arguments that end and remove the container at once.
+    /// Arguments that end and remove the containers at once.
     #[must_use]
-    pub(crate) fn remove_arguments(&self, name: &str) -> Vec<String> {
-        self.engine_command(["rm", "--force", name])
+    pub(crate) fn remove_arguments(&self, names: &[&str]) -> Vec<String> {
+        self.engine_command(["rm", "--force"].iter().chain(names).copied())
     }
 
     /// Arguments that print the names of this plugin's containers, one a line: what a host that was killed left.
@@ -302,7 +302,7 @@ mod tests {
             found.stop_arguments("n", Duration::from_millis(300)).join(" "),
             "--context far -H tcp://d.test:1 stop --time 1 n"
         );
-        assert_eq!(found.remove_arguments("n").join(" "), "--context far -H tcp://d.test:1 rm --force n");
+        assert_eq!(found.remove_arguments(&["n", "m"]).join(" "), "--context far -H tcp://d.test:1 rm --force n m");
         assert!(found.list_arguments().join(" ").contains(&format!("label=plugward.plugin={}.demo", tag())));
         assert!(found.arguments().join(" ").starts_with("--context far -H tcp://d.test:1 container run --rm"));
     }

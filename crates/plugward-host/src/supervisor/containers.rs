@@ -26,7 +26,7 @@ const MAX_LIST_BYTES: u64 = 64 * 1024;
 pub(crate) async fn end(inner: &Arc<Inner>, launched: &Launched, grace: Duration) {
     let Some(container) = &launched.container else { return };
     let ContainerStart { run, name, spec } = container;
-    for arguments in [run.stop_arguments(name, grace), run.remove_arguments(name)] {
+    for arguments in [run.stop_arguments(name, grace), run.remove_arguments(&[name])] {
         // An engine that knows no such container says so by its exit code; that is the state we want.
         engine(inner, spec, arguments).await;
     }
@@ -35,10 +35,13 @@ pub(crate) async fn end(inner: &Arc<Inner>, launched: &Launched, grace: Duration
 /// Removes containers of this plugin that an earlier host could not end.
 pub(crate) async fn sweep(inner: &Arc<Inner>, plugin: &Plugin, run: &ContainerRun, spec: &LaunchSpec) {
     let Some(listed) = engine(inner, spec, run.list_arguments()).await else { return };
-    for name in listed.lines().map(str::trim).filter(|name| run.is_ours(name)) {
-        plugin.log.push(LogOrigin::Host, &format!("removing container `{name}`, left by an earlier start"));
-        engine(inner, spec, run.remove_arguments(name)).await;
+    let left: Vec<&str> = listed.lines().map(str::trim).filter(|name| run.is_ours(name)).collect();
+    if left.is_empty() {
+        return;
     }
+    plugin.log.push(LogOrigin::Host, &format!("removing what an earlier start left: container {}", left.join(", ")));
+    // In one go: each command has its own time limit, and a start must not wait for the sum of them.
+    engine(inner, spec, run.remove_arguments(&left)).await;
 }
 
 /// What is needed to end a container.
