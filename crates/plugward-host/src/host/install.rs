@@ -163,7 +163,7 @@ impl Inner {
             Ok(plugin) => plugin,
             Err(not_found) => return self.remove_unreadable(id, not_found).await,
         };
-        let _operation = plugin.operation.lock().await;
+        let _operation = plugin.interrupt().await;
         plugin.state().removed = true;
         stop::stop(&self, &plugin, Ladder::ORDERLY).await;
         let row = plugin.state().row.clone();

@@ -22,7 +22,7 @@ impl Host {
         self.inner.operation(async move { inner.enable(&plugin).await }).await
     }
 
-    /// Switches a plugin off; its tools are gone before its process is asked to end.
+    /// Switches a plugin off; its tools are gone before its process is asked to end. A start under way is broken off.
     pub async fn disable(&self, id: &str) -> Result<PluginView, HostError> {
         let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
         self.inner.operation(async move { inner.disable(&plugin).await }).await
@@ -142,7 +142,7 @@ impl Inner {
     }
 
     async fn disable(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<PluginView, HostError> {
-        let _operation = plugin.operation.lock().await;
+        let _operation = plugin.interrupt().await;
         plugin.still_installed()?;
         // The wish is kept first: a crash in between must not bring the plugin back. Whether or not it could be kept, the
         // plugin is stopped: that is what the person wants most.
@@ -161,7 +161,7 @@ impl Inner {
     }
 
     async fn restart(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<HostView, HostError> {
-        let _operation = plugin.operation.lock().await;
+        let _operation = plugin.interrupt().await;
         plugin.still_installed()?;
         let was_enabled = {
             let mut state = plugin.state();
@@ -182,12 +182,12 @@ impl Inner {
     }
 
     async fn start_unattended(self: &Arc<Self>, plugin: &Arc<Plugin>) {
-        let Ok(_place) = self.starts.acquire().await else { return };
+        let Ok(place) = self.starts.acquire().await else { return };
         let _operation = plugin.operation.lock().await;
         if !plugin.wants_start() || self.path.stopping.is_cancelled() {
             return;
         }
-        let started = start::start(self, plugin).await;
+        let started = start::start_in_turn(self, plugin, Some(place)).await;
         watch::after_start(self, plugin, started);
     }
 

@@ -83,6 +83,10 @@ pub(crate) struct State {
     pub(crate) held: Vec<HeldTool>,
     pub(crate) backoff: Backoff,
     pub(crate) restarts: u32,
+    /// Breaks off the start that is under way.
+    pub(crate) starting: Option<CancellationToken>,
+    /// Operations that wait to end what a start begins: none begins meanwhile.
+    interruptions: u32,
     /// Cancels an automatic start that is due.
     pub(crate) pending_restart: Option<CancellationToken>,
     /// A person switched it off, which is not the same as never on.
@@ -137,6 +141,8 @@ impl Plugin {
             held: Vec::new(),
             backoff: Backoff::new(backoff_base),
             restarts: 0,
+            starting: None,
+            interruptions: 0,
             pending_restart: None,
             switched_off: false,
             removed: false,
@@ -156,6 +162,15 @@ impl Plugin {
             breaker: Arc::default(),
             state: Mutex::new(state),
         }
+    }
+
+    /// Takes the turn of an operation that ends what runs: a start under way is broken off, and none that waits before it
+    /// in the queue begins, so that the turn comes within the time of a stop ladder.
+    pub(crate) async fn interrupt(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        let waiting = Interruption::begin(self);
+        let turn = self.operation.lock().await;
+        drop(waiting);
+        turn
     }
 
     /// The state; hold it for a few lines only.
@@ -188,7 +203,40 @@ impl Plugin {
     }
 }
 
+/// An operation that waits for its turn to end what runs.
+struct Interruption<'a>(&'a Plugin);
+
+impl<'a> Interruption<'a> {
+    fn begin(plugin: &'a Plugin) -> Self {
+        let mut state = plugin.state();
+        state.interruptions += 1;
+        if let Some(starting) = &state.starting {
+            starting.cancel();
+        }
+        Self(plugin)
+    }
+}
+
+impl Drop for Interruption<'_> {
+    fn drop(&mut self) {
+        self.0.state().interruptions -= 1;
+    }
+}
+
 impl State {
+    /// Marks it starting; the token tells when somebody wants it to end.
+    pub(crate) fn set_starting(&mut self) -> CancellationToken {
+        let token = CancellationToken::new();
+        if self.interruptions > 0 {
+            token.cancel();
+        }
+        self.starting = Some(token.clone());
+        self.status = PluginStatus::Starting;
+        self.host_status = HostStatus::Starting;
+        "starting".clone_into(&mut self.detail);
+        token
+    }
+
     /// Takes back an automatic start that is due.
     pub(crate) fn cancel_restart(&mut self) {
         if let Some(token) = self.pending_restart.take() {

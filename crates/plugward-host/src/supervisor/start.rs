@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use plugward_policy::{HostStatus, PluginStatus, SandboxLevel, StdoutMode};
+use plugward_policy::{HostStatus, SandboxLevel, StdoutMode};
 use plugward_protocol::{ClientHello, HandshakeError, Implementation, ProtocolVersion, ServerHello};
+use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::containers::{self, ContainerStart};
@@ -41,15 +42,21 @@ const MAX_SERVER_LABEL_CHARS: usize = 128;
 
 /// Starts a plugin; the caller holds its operation lock. On error it is rolled back and its state says why.
 pub(crate) async fn start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
-    {
-        let mut state = plugin.state();
-        state.status = PluginStatus::Starting;
-        state.host_status = HostStatus::Starting;
-        "starting".clone_into(&mut state.detail);
-    }
+    start_in_turn(inner, plugin, None).await
+}
+
+/// As [`start`], with one of the places for starts at the same time. It is given back once the process is there: what
+/// follows is waiting, and plugins that say nothing must not hold up the others for the length of their time limits.
+pub(crate) async fn start_in_turn(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    place: Option<SemaphorePermit<'_>>,
+) -> Result<(), HostError> {
+    let interrupted = plugin.state().set_starting();
     inner.plugin_changed(plugin);
     stop::end_fallen(inner, plugin).await;
-    let outcome = steps(inner, plugin).await;
+    let outcome = steps(inner, plugin, &interrupted, place).await;
+    plugin.state().starting = None;
     let failed = match &outcome {
         Ok(()) => None,
         // A missing decision of a person is no fault of the plugin.
@@ -57,6 +64,11 @@ pub(crate) async fn start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<()
             let mut state = plugin.state();
             state.settle(true);
             state.detail.clone_from(&error.message);
+            None
+        }
+        // The operation that broke it off decides what follows.
+        Err(error) if error.code == ErrorCode::PluginStateConflict => {
+            plugin.state().set_error(HostStatus::Error, error.message.clone());
             None
         }
         Err(error) => {
@@ -76,21 +88,29 @@ fn is_decision_missing(code: ErrorCode) -> bool {
     )
 }
 
-async fn steps(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
+async fn steps(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    interrupted: &CancellationToken,
+    place: Option<SemaphorePermit<'_>>,
+) -> Result<(), HostError> {
     check_grants(plugin)?; // 1
     let planned = inner.plan(plugin).await?;
     check_approval(inner, plugin, &planned).await?;
     check_gate(inner, plugin)?;
     check_conflicts(inner, plugin)?; // 2
-    if inner.path.stopping.is_cancelled() {
-        return Err(stopping(plugin));
-    }
     let generation = inner.next_generation(plugin).await?;
     plugin.state().generation = generation;
+    tokio::select! {
+        biased;
+        error = broken_off(inner, plugin, interrupted) => return Err(error),
+        () = sweep(inner, plugin, &planned.plan, generation) => {}
+    }
     let launched = launch(inner, plugin, &planned.plan, generation).await?; // 3
+    drop(place);
     let reached = tokio::select! {
+        error = broken_off(inner, plugin, interrupted) => Err(error),
         reached = converse(inner, plugin, &launched) => reached, // 4-9
-        () = inner.path.stopping.cancelled() => Err(stopping(plugin)),
     };
     let outcome = match reached {
         Ok((hello, contract)) => publish(inner, plugin, &launched, &hello, contract).await, // 10, 11
@@ -104,8 +124,20 @@ async fn steps(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(), HostError
     outcome
 }
 
-fn stopping(plugin: &Plugin) -> HostError {
-    HostError::new(ErrorCode::HostStopping, format!("start of `{}` ended because the host is shutting down", plugin.id))
+/// Resolves when the start is not wanted any more: the host ends, or a person wants the plugin to.
+async fn broken_off(inner: &Inner, plugin: &Plugin, interrupted: &CancellationToken) -> HostError {
+    let id = &plugin.id;
+    tokio::select! {
+        biased;
+        () = inner.path.stopping.cancelled() => {
+            let message = format!("start of `{id}` ended because the host is shutting down");
+            HostError::new(ErrorCode::HostStopping, message)
+        }
+        () = interrupted.cancelled() => {
+            let message = format!("start of `{id}` was broken off by a disable, restart or remove");
+            HostError::new(ErrorCode::PluginStateConflict, message)
+        }
+    }
 }
 
 fn check_grants(plugin: &Plugin) -> Result<(), HostError> {
@@ -165,6 +197,13 @@ fn conflict_error(plugin: &Plugin, conflict: &ToolConflict) -> HostError {
         .with_hint(format!("disable `{}` first, or give one of them another id", conflict.owner))
 }
 
+/// Containers that an earlier host could not end.
+async fn sweep(inner: &Arc<Inner>, plugin: &Plugin, plan: &LaunchPlan, generation: u64) {
+    if let Some(run) = &plan.container {
+        containers::sweep(inner, plugin, run, &plan.launch_spec(generation)).await;
+    }
+}
+
 async fn launch(
     inner: &Arc<Inner>,
     plugin: &Arc<Plugin>,
@@ -176,9 +215,6 @@ async fn launch(
     let spec = plan.launch_spec(generation);
     let container = plan.container.clone().zip(plan.container_name(generation));
     let container = container.map(|(run, name)| ContainerStart { run, name, spec: spec.clone() });
-    if let Some(container) = &container {
-        containers::sweep(inner, plugin, &container.run, &container.spec).await;
-    }
     let starter = Arc::clone(inner);
     let spawned = tokio::task::spawn_blocking(move || starter.config.launcher.spawn(&spec))
         .await
