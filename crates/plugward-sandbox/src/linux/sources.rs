@@ -116,21 +116,14 @@ impl Sources {
         self.opened
             .sort_by(|a, b| a.path.cmp(&b.path).then((b.access == Access::Write).cmp(&(a.access == Access::Write))));
         self.opened.dedup_by(|later, kept| later.path == kept.path);
-        // What is readable inside a readable folder is there already.
-        let mut covering: Option<PathBuf> = None;
-        let mut kept = Vec::with_capacity(self.opened.len());
+        // What is readable inside a readable folder is there already. Of the folders around a path, the closest one is the
+        // last one kept.
+        let mut kept: Vec<Source> = Vec::with_capacity(self.opened.len());
         for source in self.opened.drain(..) {
-            let covered = covering.as_ref().is_some_and(|folder| source.path.starts_with(folder));
-            if source.access == Access::Read && covered {
-                continue;
+            let around = kept.iter().rev().find(|folder| source.path.starts_with(&folder.path));
+            if source.access != Access::Read || around.is_none_or(|folder| folder.access != Access::Read) {
+                kept.push(source);
             }
-            // A writable folder inside ends the cover for what comes inside that one.
-            covering = match source.access {
-                Access::Read => Some(source.path.clone()),
-                _ if covered => None,
-                _ => covering.filter(|folder| source.path.starts_with(folder)),
-            };
-            kept.push(source);
         }
         self.opened = kept;
     }

@@ -32,8 +32,8 @@ use crate::{
     },
 };
 
-/// A folder that exists everywhere, over which the new root is mounted until it becomes the root. Every source is open by
-/// then, so it hides nothing.
+/// A folder that exists everywhere, over which the new root is mounted until it becomes the root. Every source has been
+/// copied by then, so it hides nothing.
 const STAGING: &str = "/usr";
 /// Size of the tree that holds mount points and the files of `/etc`, in bytes and inodes.
 const ROOT_OPTIONS: [(&str, &str); 3] = [("size", "2097152"), ("nr_inodes", "8192"), ("mode", "0755")];
@@ -97,6 +97,12 @@ pub(super) fn enter(
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).map_err(failed)?;
     // The kernel allows a new `/proc` only while an unmasked one can be seen.
     let proc = if layers.has(Layers::PROCESSES) { new_proc() } else { Err(Errno::NOSYS) };
+    // All copies are made before anything is mounted, or they would contain it.
+    let mut trees = Vec::with_capacity(prepared.sources.opened.len());
+    for source in &prepared.sources.opened {
+        let tree = copy(&source.opened, source.access, layers);
+        trees.push(tree.map_err(Failure::about(source.step, source.position))?);
+    }
     let root = new_tmpfs(&ROOT_OPTIONS, MountAttrFlags::empty()).map_err(failed)?;
     attach(&root, CWD, STAGING).map_err(failed)?;
 
@@ -109,8 +115,9 @@ pub(super) fn enter(
         // Containers mask it; programs work without, and the report says so.
         Err(_) => false,
     };
-    for source in &prepared.sources.opened {
-        bind(root.as_fd(), source, layers).map_err(Failure::about(source.step, source.position))?;
+    for (source, tree) in prepared.sources.opened.iter().zip(&trees) {
+        attach_at(root.as_fd(), tree, &source.path, source.is_folder)
+            .map_err(Failure::about(source.step, source.position))?;
     }
     for link in &prepared.sources.links {
         make_link(root.as_fd(), &link.path, &link.target).map_err(Failure::at(Step::SystemFiles))?;
@@ -157,22 +164,21 @@ fn make_etc(root: BorrowedFd<'_>, prepared: &Prepared, identity: &Identity<'_>) 
     Ok(())
 }
 
-/// Binds one declared path, with everything mounted beneath it.
-fn bind(root: BorrowedFd<'_>, source: &crate::linux::sources::Source, layers: Layers) -> std::io::Result<()> {
+/// A copy of one declared path as a mount of its own, with everything mounted beneath it.
+fn copy(opened: &OwnedFd, access: Access, layers: Layers) -> std::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::AT_RECURSIVE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let tree = open_tree(&source.opened, "", flags)?;
+    let tree = open_tree(opened, "", flags)?;
     let always = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    let restriction = match source.access {
+    let restriction = match access {
         _ if !layers.has(Layers::READ_ONLY) => MountAttrFlags::empty(),
         Access::Read => MountAttrFlags::MOUNT_ATTR_RDONLY,
         Access::Write | Access::Device => MountAttrFlags::MOUNT_ATTR_NOEXEC,
     };
     set_attributes(tree.as_fd(), always | restriction, true)?;
-    attach_at(root, &tree, &source.path, source.is_folder)?;
-    Ok(())
+    Ok(tree)
 }
 
 /// A private folder in memory, writable by everybody inside, that nothing can be executed from.
