@@ -62,6 +62,15 @@ pub(crate) fn check_references(text: &str) -> Result<(), ExpandError> {
     pieces(text).map(|_| ())
 }
 
+/// The variables that `text` refers to, in order; none when a reference has the wrong form.
+pub(crate) fn reference_names(text: &str) -> Vec<&str> {
+    let name = |piece| match piece {
+        Piece::Reference { name, .. } => Some(name),
+        Piece::Literal(_) => None,
+    };
+    pieces(text).unwrap_or_default().into_iter().filter_map(name).collect()
+}
+
 fn value(name: &str, default: Option<&str>, lookup: impl Fn(&str) -> Option<String>) -> Result<String, ExpandError> {
     match (lookup(name), default) {
         (Some(value), Some(default)) if value.is_empty() => Ok(default.to_owned()),
@@ -100,7 +109,7 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, ExpandError> {
     Ok(pieces)
 }
 
-fn is_variable_name(name: &str) -> bool {
+pub(crate) fn is_variable_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -1,9 +1,10 @@
 //! What a plugin says about itself and what it may do, as pure values. Owns the manifest and its
-//! reading, identifiers, permissions, decisions with their explanation, the digest of what a person
+//! reading, identifiers, permissions of tools and of the machine, decisions with their explanation, the digest of what a person
 //! agreed to, exposed tool names, which values are secret, and the legal moves between states.
 //! Refuses file systems, environments, processes and clocks: everything comes in as an argument, so
 //! every rule here can be tested by a table.
 
+mod access;
 mod approval;
 mod canonical;
 mod decision;
@@ -16,6 +17,12 @@ mod secret;
 mod state;
 mod visible;
 
+pub use access::{
+    Access, AccessError, AccessFieldError, AccessLine, AccessPermission, DISK_BYTES_DEFAULT, ExpandAccessError,
+    ExpandPathError, ExpandedAccess, FILE_BYTES_DEFAULT, GRANT_PATH_BYTES_MAX, MEMORY_BYTES_DEFAULT, NET_PORT_DEFAULT,
+    NetError, NetRule, NetTarget, OPEN_FILES_DEFAULT, PROCESSES_DEFAULT, PathError, PathGrant, Permission,
+    PermissionError, ResourceLimits, Risk, VARIABLE_NAME_BYTES_MAX, VariableError, VariableName, special_address,
+};
 pub use approval::{ApprovalSubject, ApprovalTextError, ApprovedArgument, Change, PinError, ToolPin};
 pub use canonical::CanonicalError;
 pub use decision::{Decision, DecisionInput, ReasonStep, StandingAnswer, decide};

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::{Access, AccessPermission, Permission};
 use crate::id::{IdError, PermissionName};
 use crate::manifest::did_you_mean;
 use crate::visible::quoted;
@@ -145,10 +146,12 @@ impl Catalogue {
     }
 }
 
-/// The permissions a person granted to one plugin.
+/// The permissions a person granted to one plugin. Each grant covers exactly the permission whose
+/// text it is: `fs.read:/data` does not cover `fs.read:/data/x`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrantSet {
     permissions: BTreeSet<PermissionName>,
+    access: BTreeSet<AccessPermission>,
 }
 
 impl GrantSet {
@@ -158,27 +161,62 @@ impl GrantSet {
         self.permissions.contains(permission)
     }
 
+    /// Whether `permission`, with exactly this text, was granted.
+    #[must_use]
+    pub fn contains_access(&self, permission: &AccessPermission) -> bool {
+        self.access.contains(permission)
+    }
+
     /// What of `wanted` was not granted, in the order of `wanted`.
     #[must_use]
     pub fn missing<'p>(&self, wanted: &'p [PermissionName]) -> Vec<&'p PermissionName> {
         wanted.iter().filter(|permission| !self.contains(permission)).collect()
     }
 
-    /// The granted permissions by name.
+    /// What of `wanted` was not granted, most dangerous kind first.
+    #[must_use]
+    pub fn missing_access(&self, wanted: &Access) -> Vec<AccessPermission> {
+        let mut missing = wanted.permissions();
+        missing.retain(|permission| !self.contains_access(permission));
+        missing
+    }
+
+    /// The granted named permissions, by name.
     pub fn iter(&self) -> impl Iterator<Item = &PermissionName> {
         self.permissions.iter()
+    }
+
+    /// The granted permissions of the machine, most dangerous kind first.
+    pub fn iter_access(&self) -> impl Iterator<Item = &AccessPermission> {
+        self.access.iter()
     }
 
     /// Whether nothing was granted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.permissions.is_empty()
+        self.permissions.is_empty() && self.access.is_empty()
+    }
+
+    /// Adds a grant.
+    pub fn insert(&mut self, permission: Permission) {
+        match permission {
+            Permission::Named(name) => self.permissions.insert(name),
+            Permission::Access(access) => self.access.insert(access),
+        };
     }
 }
 
 impl FromIterator<PermissionName> for GrantSet {
     fn from_iter<I: IntoIterator<Item = PermissionName>>(permissions: I) -> Self {
-        Self { permissions: permissions.into_iter().collect() }
+        Self { permissions: permissions.into_iter().collect(), access: BTreeSet::new() }
+    }
+}
+
+impl FromIterator<Permission> for GrantSet {
+    fn from_iter<I: IntoIterator<Item = Permission>>(permissions: I) -> Self {
+        let mut grants = Self::default();
+        permissions.into_iter().for_each(|permission| grants.insert(permission));
+        grants
     }
 }
 

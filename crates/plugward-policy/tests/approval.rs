@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
-use plugward_policy::{ApprovalSubject, ApprovedArgument, Digest, PinError, SandboxLevel, ToolPin};
+use plugward_policy::{
+    Access, ApprovalSubject, ApprovedArgument, Digest, ExpandedAccess, PinError, SandboxLevel, ToolPin,
+};
 
 const TOOL: &str = r#"{"name":"send","title":"Send","description":"Sends a note",
     "inputSchema":{"type":"object","properties":{"to":{"type":"string"},"n":{"maximum":10}}},
@@ -12,6 +14,23 @@ const TOOL: &str = r#"{"name":"send","title":"Send","description":"Sends a note"
 fn arguments(texts: &[&str]) -> Vec<ApprovedArgument> {
     texts.iter().map(|text| ApprovedArgument::new(text, &["s3cr3t-value".to_owned()])).collect()
 }
+
+/// The access of these permissions on a machine where `DATA` is `/data`.
+fn access(permissions: &[&str]) -> ExpandedAccess {
+    access_where(permissions, "/data")
+}
+
+fn access_where(permissions: &[&str], data: &str) -> ExpandedAccess {
+    let mut access = Access::default();
+    for permission in permissions {
+        assert!(access.insert(permission.parse().unwrap()), "{permission} twice");
+    }
+    access.expand(Some("/home/ann"), |name| (name == "DATA").then(|| data.to_owned())).unwrap()
+}
+
+/// One permission of each kind.
+const EVERY_KIND: [&str; 5] =
+    ["fs.read:~/notes", "fs.write:${DATA}", "net:api.example.test", "env:EDITOR", "process.spawn"];
 
 fn subject() -> ApprovalSubject {
     ApprovalSubject {
@@ -26,6 +45,7 @@ fn subject() -> ApprovalSubject {
         env: [("MODE".to_owned(), ApprovalSubject::env_digest("MODE", "fast"))].into(),
         secret_refs: [("API_KEY".to_owned(), "keyring demo".to_owned())].into(),
         permissions: ["notes.read".parse().unwrap()].into(),
+        access: access(&EVERY_KIND),
         minimum_level: SandboxLevel::Full,
         contract: Some(vec![ToolPin::from_raw(TOOL).unwrap()]),
     }
@@ -66,6 +86,33 @@ fn edits() -> Vec<(&'static str, Edit)> {
             s.permissions.insert("notes.write".parse().unwrap());
         }),
         ("permission", |s| s.permissions.clear()),
+        ("may now write /srv", |s| s.access.files_write.extend(access(&["fs.write:/srv"]).files_write)),
+        ("may no longer write ${DATA}", |s| s.access.files_write.clear()),
+        ("place of fs.write:${DATA}", |s| {
+            s.access.files_write = access_where(&["fs.write:${DATA}"], "/home/ann").files_write;
+        }),
+        ("may now read /srv", |s| s.access.files_read.extend(access(&["fs.read:/srv"]).files_read)),
+        ("may no longer read ~/notes", |s| s.access.files_read.clear()),
+        ("may now write ~/notes", |s| s.access.files_write.append(&mut s.access.files_read)),
+        ("may now connect to api.example.test:80", |s| {
+            s.access.network = access(&["net:api.example.test:80"]).network;
+        }),
+        ("may now connect to *.example.test:443", |s| {
+            s.access.network.extend(access(&["net:*.example.test"]).network);
+        }),
+        ("may now connect to every host on every port", |s| s.access.network.extend(access(&["net:*"]).network)),
+        ("may no longer connect to api.example.test:443", |s| s.access.network.clear()),
+        ("may now read the variable PAGER of your environment", |s| {
+            s.access.host_variables.extend(access(&["env:PAGER"]).host_variables);
+        }),
+        ("may no longer read the variable EDITOR of your environment", |s| s.access.host_variables.clear()),
+        ("may no longer start other programs", |s| s.access.may_spawn = false),
+        ("limit on memory", |s| s.access.limits.memory_bytes += 1),
+        ("limit on processor time", |s| s.access.limits.cpu_seconds = Some(1)),
+        ("limit on processes and threads", |s| s.access.limits.processes += 1),
+        ("limit on open files", |s| s.access.limits.open_files += 1),
+        ("limit on size of each file", |s| s.access.limits.file_bytes += 1),
+        ("limit on own data", |s| s.access.limits.disk_bytes += 1),
         ("minimum sandbox level", |s| s.minimum_level = SandboxLevel::None),
         ("tools", |s| s.contract = None),
         ("tool send", |s| s.contract = Some(Vec::new())),
@@ -111,11 +158,39 @@ fn the_canonical_text_is_stable_and_reads_back() {
     // The keys are sorted, so that anybody can compute the digest with other tools.
     let value: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
     assert!(value.keys().is_sorted());
-    for bad in ["", "{}", "[]", "{\"format\":2}", &text.replace("\"format\":1", "\"format\":9")] {
+    for bad in ["", "{}", "[]", "{\"format\":3}", &text.replace("\"format\":2", "\"format\":9")] {
         assert!(ApprovalSubject::from_canonical(bad).is_err(), "{bad:.60}");
     }
-    let newer = ApprovalSubject::from_canonical("{\"format\":2,\"new\":1}").unwrap_err();
-    assert_eq!(newer.to_string(), "approval record has format `2`, expected `1`");
+    let newer = ApprovalSubject::from_canonical("{\"format\":3,\"new\":1}").unwrap_err();
+    assert_eq!(newer.to_string(), "approval record has format `3`, expected `2`");
+}
+
+// Requirement 106: what a grant stood for is part of the record, so a record without it is none.
+#[test]
+fn a_record_with_a_grant_that_leads_nowhere_is_refused() {
+    let text = subject().canonical();
+    let told = "\"fs.write:${DATA}\":\"/data\"";
+    assert!(text.contains(told), "{text}");
+    for (from, to) in [
+        (told, "\"fs.write:${DATA}\":null"),
+        ("\"env:EDITOR\":null", "\"env:EDITOR\":\"/data\""),
+        ("\"env:EDITOR\":null", "\"env:HOME\":null"),
+        ("\"process.spawn\":null", "\"process.spwan\":null"),
+        ("\"cpu_seconds\":null,", "\"cpu_seconds\":null,\"gpus\":1,"),
+    ] {
+        let changed = text.replace(from, to);
+        assert_ne!(changed, text, "{from}");
+        assert!(ApprovalSubject::from_canonical(&changed).is_err(), "{to}");
+    }
+}
+
+// The order in which a manifest lists its permissions is not part of what it asks for.
+#[test]
+fn the_order_of_permissions_does_not_matter() {
+    let mut turned = EVERY_KIND;
+    turned.reverse();
+    let other = ApprovalSubject { access: access(&turned), ..subject() };
+    assert_eq!(other.digest(), subject().digest());
 }
 
 // If this digest moves, everybody's approvals are void after an update: only with a new format.
@@ -126,7 +201,7 @@ fn the_form_has_not_changed_by_accident() {
     assert_eq!(subject.digest().to_string(), GOLDEN);
 }
 
-const GOLDEN: &str = "sha256:1861c4388c877ae969c18646a0c25a5808c7f6ce07ac81ae3fcc1168e720c46a";
+const GOLDEN: &str = "sha256:6e5aa49d53cc9919791b2b4ac9103a468c939214379748907e7298fa5191592c";
 
 // B020: the text is stored, shown and logged; a secret must not be in it in any form.
 #[test]

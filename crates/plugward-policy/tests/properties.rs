@@ -3,14 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
-use plugward_policy::{ApprovedArgument, ToolPin, expand, parse_manifest, visible};
+use plugward_policy::{
+    Access, AccessPermission, ApprovedArgument, GrantSet, NetRule, PathGrant, Permission, ToolPin, expand,
+    parse_manifest, visible,
+};
 use proptest::prelude::*;
 
 const MANIFEST: &str = "\
 id: demo
 name: Demo
 version: 1.0.0
-permissions: [notes.read]
+permissions: [notes.read, 'fs.read:~/a', 'fs.write:${D:-/d}', 'net:*.a.test:1', 'net:[::1]', 'env:A1', process.spawn]
 contributes: {tools: [demo.a]}
 backend:
   type: mcp
@@ -20,6 +23,7 @@ backend:
   env: {A: 1.10, B: \"x\"}
   tool_timeout_seconds: 5
 tools: {allow: ['a*']}
+sandbox: {minimum_level: partial, memory_bytes: 67108864, processes: 9}
 ";
 
 /// Pieces that mean something to YAML, to references or to terminals.
@@ -48,6 +52,16 @@ fn pieces() -> impl Strategy<Value = String> {
         Just(String::from("null")),
         Just(String::from("99999999999999999999")),
         any::<char>().prop_map(String::from),
+    ]
+}
+
+/// Texts that are, or nearly are, permissions of the machine.
+fn access_texts() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "(fs.read|fs.write|net|env|secret|process.spawn|x)?:?[-~/.$*{}:a-cA1\\[\\]_ \u{0}\u{202e}]{0,16}",
+        "(fs.read|fs.write):(/|~/|~|[$][{][A-B][}]|[$][{][A-B]:-/?[a.]{0,3}[}])(/[a.]{1,3}){0,3}",
+        "net:([*]|([*][.])?[a-c0-9.-]{1,8}|[\\[][0-9a-f:.]{2,12}[\\]])(:[0-9]{0,6})?",
+        "env:[A-C_0-9]{0,4}",
     ]
 }
 
@@ -157,5 +171,74 @@ proptest! {
         let approved = ApprovedArgument::new(&argument, &[secret.to_owned()]);
         prop_assert!(!approved.masked().contains(secret));
         prop_assert_eq!(approved.masked(), format!("{before}{}{after}", "***".repeat(times)));
+    }
+
+    // Invariant 8: a permission is its text. If reading and writing moved it, a grant would cover
+    // something other than what was shown.
+    #[test]
+    fn a_permission_of_the_machine_is_its_text(text in access_texts()) {
+        if let Ok(permission) = text.parse::<AccessPermission>() {
+            let written = permission.to_string();
+            prop_assert_eq!(&written.parse::<AccessPermission>().unwrap(), &permission);
+            prop_assert!(AccessPermission::is_meant(&written));
+            prop_assert_eq!(visible(&written), written);
+        }
+    }
+
+    // Requirement 90: whatever variables hold, a grant leads to one absolute place or to an error.
+    #[test]
+    fn an_expanded_path_is_absolute_and_has_no_steps(
+        path in "(/|~/|~|[$][{][AB][}])(/[a.$]{0,3}|[$][{]B[}]){0,4}",
+        home in "(/[a.]{0,3}){0,3}",
+        value in "[/.a~\u{0}$]{0,8}",
+    ) {
+        if let Ok(path) = PathGrant::new(path)
+            && let Ok(place) = path.expand(Some(&home), |name| (name == "A").then(|| value.clone()))
+        {
+            prop_assert!(!place.contains('\0'));
+            let inner = place.strip_prefix('/').unwrap();
+            prop_assert!(place == "/" || inner.split('/').all(|part| !matches!(part, "" | "." | "..")), "{}", place);
+        }
+    }
+
+    // Requirement 91: a rule for one host never covers another, whatever the plugin calls it.
+    #[test]
+    fn a_rule_covers_its_own_host_only(host in "[a-c.:\\[\\]0-2*-]{0,10}", asked in "[a-cA.:0-2*\u{0}-]{0,12}") {
+        if let Ok(rule) = NetRule::new(&host)
+            && rule.port() == Some(443)
+            && rule.matches(&asked, 443)
+        {
+            let text = rule.to_string();
+            let name = text.strip_suffix(":443").unwrap();
+            let covered = match name.strip_prefix('*') {
+                Some(suffix) => asked.to_ascii_lowercase().ends_with(suffix),
+                None => asked.eq_ignore_ascii_case(name) || format!("[{asked}]") == name || asked.contains("::"),
+            };
+            prop_assert!(covered, "{} covers {}", text, asked);
+        }
+    }
+
+    // A person who grants some of what is asked gives exactly that: no more, and nothing lost.
+    #[test]
+    fn what_is_granted_is_what_is_given(texts in proptest::collection::vec((access_texts(), any::<bool>()), 0..8)) {
+        let mut access = Access::default();
+        let mut wanted = Vec::new();
+        for (text, granted) in texts {
+            if let Ok(permission) = text.parse::<AccessPermission>()
+                && access.insert(permission.clone())
+                && granted
+            {
+                wanted.push(permission);
+            }
+        }
+        let grants: GrantSet = wanted.iter().cloned().map(Permission::Access).collect();
+        prop_assert_eq!(grants.missing_access(&access).len() + wanted.len(), access.permissions().len());
+        if let Ok(here) = access.expand(Some("/home/ann"), |_| Some("/v".to_owned())) {
+            let mut given = here.granted(&grants).as_written().permissions();
+            given.sort();
+            wanted.sort();
+            prop_assert_eq!(given, wanted);
+        }
+        prop_assert!(access.describe().iter().all(|line| !line.text.is_empty() && !line.text.ends_with('.')));
     }
 }

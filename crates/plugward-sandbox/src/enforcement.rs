@@ -46,6 +46,82 @@ impl std::fmt::Display for Level {
 pub enum TreeControl {
     /// The launcher adopts orphans and walks its descendants; a plugin that keeps forking can delay the end.
     Subreaper,
+    /// A process namespace: the end of its first process ends all others.
+    PidNamespace,
+}
+
+/// What keeps a plugin from the user's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FileControl {
+    /// Nothing.
+    None,
+    /// Landlock: content is closed, but that a file exists can be seen.
+    Landlock,
+    /// A file tree of its own in which nothing else exists.
+    MountNamespace,
+}
+
+/// What keeps a plugin from the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NetworkControl {
+    /// Nothing.
+    Open,
+    /// It can make no socket.
+    NoneSeccomp,
+    /// It can make no socket, and its network has no way out.
+    NoneNamespace,
+}
+
+/// What limits the memory of a plugin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MemoryControl {
+    /// Nothing.
+    None,
+    /// Private memory of each process; shared memory does not count.
+    Rlimit,
+}
+
+/// What limits the number of processes of a plugin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProcessControl {
+    /// Nothing.
+    None,
+    /// The count of its own user on the whole machine.
+    User,
+    /// The count of its user namespace.
+    UserNamespace,
+}
+
+/// What limits the disk a plugin may fill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DiskControl {
+    /// Nothing.
+    None,
+    /// The size of each file, but not their number.
+    FileSize,
+    /// Private temporary files of a fixed size, and the size of each file elsewhere.
+    TmpfsAndFileSize,
+}
+
+/// The user a plugin runs as, seen from the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum UserControl {
+    /// The host's own.
+    Same,
+    /// One of its own.
+    Separate,
 }
 
 /// Report of what is enforced for one plugin process.
@@ -55,15 +131,83 @@ pub struct Enforcement {
     pub level: Level,
     /// How the process tree is ended.
     pub tree: TreeControl,
+    /// What closes the file system.
+    pub fs: FileControl,
+    /// ABI version of Landlock in force, 0 if it is not.
+    pub landlock_abi: u8,
+    /// What closes the network.
+    pub net: NetworkControl,
+    /// What limits memory.
+    pub mem: MemoryControl,
+    /// What limits the number of processes.
+    pub pids: ProcessControl,
+    /// What limits the disk.
+    pub disk: DiskControl,
+    /// Whose rights it has.
+    pub uid: UserControl,
     /// Layers that are not in force, in words for people.
     pub missing: Vec<String>,
+    /// The probe that confirmed this under the same rules, as `ok@BOOT_ID/POLICY_HASH`. Always there above level `none`.
+    pub witness: Option<String>,
     /// One sentence on what the level means here.
     pub note: String,
 }
 
+/// What the launcher has put in force, as it reports it: one bit for each fact, and the Landlock version.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Applied(u32);
+
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
+impl Applied {
+    pub(crate) const MOUNTS: Self = Self(1 << 8);
+    pub(crate) const PROCESSES: Self = Self(1 << 9);
+    pub(crate) const NETWORK: Self = Self(1 << 10);
+    pub(crate) const SECCOMP: Self = Self(1 << 11);
+    pub(crate) const NO_SOCKETS: Self = Self(1 << 12);
+    pub(crate) const PROC: Self = Self(1 << 13);
+    pub(crate) const MEMORY_LIMIT: Self = Self(1 << 14);
+    pub(crate) const PROCESS_LIMIT: Self = Self(1 << 15);
+    pub(crate) const FILE_LIMIT: Self = Self(1 << 16);
+    pub(crate) const OWN_USER: Self = Self(1 << 17);
+
+    pub(crate) const fn landlock(abi: u8) -> Self {
+        Self(abi as u32)
+    }
+
+    pub(crate) const fn landlock_abi(self) -> u8 {
+        self.0.to_le_bytes()[0]
+    }
+
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    #[must_use]
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub(crate) const fn with_if(self, condition: bool, other: Self) -> Self {
+        if condition { self.with(other) } else { self }
+    }
+
+    pub(crate) const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+}
+
+/// Landlock versions from which a right is known to it.
+const LANDLOCK_SCOPES_ABI: u8 = 6;
+
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
 impl Enforcement {
     /// The report for a plugin started by the launcher without isolation layers.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
     pub(crate) fn launcher_only() -> Self {
         const MISSING: [&str; 5] = [
             "file system isolation",
@@ -73,13 +217,83 @@ impl Enforcement {
             "process namespace",
         ];
         Self {
-            level: Level::None,
-            tree: TreeControl::Subreaper,
             missing: MISSING.iter().map(ToString::to_string).collect(),
-            note: "the plugin runs with all rights of its user; environment and descriptors are its own, setuid \
-                   programs gain nothing, and its process tree ends with the host"
-                .to_owned(),
+            ..Self::of(Level::None, Applied::default(), None)
         }
+    }
+
+    /// The report for layers that are in force. The level is what the launcher reached and a probe confirmed.
+    pub(crate) fn of(level: Level, applied: Applied, witness: Option<String>) -> Self {
+        let has = |fact| applied.has(fact);
+        let landlock_abi = applied.landlock_abi();
+        Self {
+            level,
+            tree: if has(Applied::PROCESSES) { TreeControl::PidNamespace } else { TreeControl::Subreaper },
+            fs: match landlock_abi {
+                _ if has(Applied::MOUNTS) => FileControl::MountNamespace,
+                0 => FileControl::None,
+                _ => FileControl::Landlock,
+            },
+            landlock_abi,
+            net: match (has(Applied::NO_SOCKETS), has(Applied::NETWORK)) {
+                (true, true) => NetworkControl::NoneNamespace,
+                (true, false) => NetworkControl::NoneSeccomp,
+                (false, _) => NetworkControl::Open,
+            },
+            mem: if has(Applied::MEMORY_LIMIT) { MemoryControl::Rlimit } else { MemoryControl::None },
+            pids: match (has(Applied::PROCESS_LIMIT), has(Applied::PROCESSES)) {
+                (true, true) => ProcessControl::UserNamespace,
+                (true, false) => ProcessControl::User,
+                (false, _) => ProcessControl::None,
+            },
+            disk: match (has(Applied::FILE_LIMIT), has(Applied::MOUNTS)) {
+                (true, true) => DiskControl::TmpfsAndFileSize,
+                (true, false) => DiskControl::FileSize,
+                (false, _) => DiskControl::None,
+            },
+            uid: if has(Applied::OWN_USER) { UserControl::Separate } else { UserControl::Same },
+            missing: missing(level, applied),
+            witness,
+            note: note(level).to_owned(),
+        }
+    }
+}
+
+/// What a reader may take for granted at this level and must not.
+fn missing(level: Level, applied: Applied) -> Vec<String> {
+    if level == Level::None {
+        return Vec::new();
+    }
+    let abi = applied.landlock_abi();
+    let spaces = applied.has(Applied::MOUNTS);
+    let facts: [(bool, &str); 9] = [
+        (!applied.has(Applied::NO_SOCKETS), "network isolation"),
+        (!spaces && abi == 0, "file system isolation"),
+        (!spaces && abi > 0, "hiding that files exist"),
+        (!applied.has(Applied::PROCESSES), "process namespace"),
+        (!spaces && abi < LANDLOCK_SCOPES_ABI, "signals to the user's other processes"),
+        (spaces && abi == 0, "Landlock as a second layer"),
+        (spaces && !applied.has(Applied::PROC), "/proc inside the sandbox"),
+        (!applied.has(Applied::PROCESS_LIMIT), "limit on processes"),
+        (true, "limit on shared memory (needs cgroup v2)"),
+    ];
+    facts.iter().filter(|(missing, _)| *missing).map(|(_, what)| (*what).to_owned()).collect()
+}
+
+const fn note(level: Level) -> &'static str {
+    match level {
+        Level::None => {
+            "the plugin runs with all rights of its user; environment and descriptors are its own, setuid programs gain \
+             nothing, and its process tree ends with the host"
+        }
+        Level::Limited => {
+            "the plugin can read and write what its user can; only system calls and resources are limited"
+        }
+        Level::Partial => {
+            "the plugin reads and writes only what it was given; it can see that other files exist, and the end of its \
+             process tree is not guaranteed"
+        }
+        Level::Full => "the plugin sees only what it was given, and its process tree ends as a whole",
     }
 }
 
@@ -97,6 +311,23 @@ mod tests {
         assert_eq!(json["level"], "none");
         assert_eq!(json["tree"], "subreaper");
         assert_eq!(serde_json::from_value::<Enforcement>(json).unwrap(), report);
+    }
+
+    /// A console that shows a layer which is not there would be believed.
+    #[test]
+    fn fields_follow_what_was_applied() {
+        let nothing = Enforcement::of(Level::Limited, Applied::SECCOMP, None);
+        assert_eq!((nothing.fs, nothing.net), (FileControl::None, NetworkControl::Open));
+        assert!(nothing.missing.iter().any(|layer| layer == "network isolation"));
+        let partial = Enforcement::of(Level::Partial, Applied::landlock(5).with(Applied::NO_SOCKETS), None);
+        assert_eq!((partial.fs, partial.net), (FileControl::Landlock, NetworkControl::NoneSeccomp));
+        assert_eq!((partial.tree, partial.landlock_abi), (TreeControl::Subreaper, 5));
+        assert!(partial.missing.iter().any(|layer| layer == "signals to the user's other processes"));
+        let all = Applied::from_bits(!0xff).with(Applied::landlock(7));
+        let full = Enforcement::of(Level::Full, all, Some("ok@boot/hash".into()));
+        assert_eq!((full.fs, full.net), (FileControl::MountNamespace, NetworkControl::NoneNamespace));
+        assert_eq!((full.tree, full.pids), (TreeControl::PidNamespace, ProcessControl::UserNamespace));
+        assert_eq!(full.missing, ["limit on shared memory (needs cgroup v2)"]);
     }
 
     /// A minimum level is a comparison; a wrong order would let a weak sandbox pass for a strong one.

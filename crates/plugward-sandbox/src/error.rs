@@ -3,7 +3,12 @@
 //! Owns the texts a person sees: they name the step and the path. Refuses environment values and raw `Debug` output,
 //! which would carry secrets or noise into reports.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use crate::Level;
 
 /// Failure of [`Launcher::spawn`](crate::Launcher::spawn) or of opening the launcher.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +21,36 @@ pub enum SpawnError {
         field: &'static str,
         /// What is wrong with it, with the value.
         reason: String,
+    },
+    /// The caller described a sandbox that cannot be enforced.
+    #[error("sandbox {field} {reason}")]
+    InvalidSandbox {
+        /// Part of the description.
+        field: &'static str,
+        /// What is wrong with it, with the value.
+        reason: String,
+    },
+    /// A layer of the sandbox could not be put in force, so nothing was started (requirement 146).
+    #[error("sandbox level `{level}` is not possible: {layer} cannot be put in force{}: {cause}{fix}", at(path.as_deref()))]
+    Layer {
+        /// The level asked for.
+        level: Level,
+        /// The missing layer.
+        layer: &'static str,
+        /// The declared path concerned, if it is about one.
+        path: Option<PathBuf>,
+        /// The system's reason.
+        cause: OsCause,
+        /// What usually helps, with its leading separator; empty if nothing general can be said.
+        fix: &'static str,
+    },
+    /// The layers were put in force, but a probe under the same rules got through, so nothing was started.
+    #[error("sandbox level `{level}` does not hold on this machine: a probe under the same rules could {escapes}")]
+    NotHeld {
+        /// The level asked for.
+        level: Level,
+        /// What the probe could do, in words.
+        escapes: String,
     },
     /// The plugin's working directory is missing, not a directory, or closed to this user.
     #[error("working directory `{}` cannot be entered: {cause}", shown(path))]
@@ -69,6 +104,8 @@ pub enum SpawnError {
 pub enum SpawnStep {
     /// Checking the specification.
     Spec,
+    /// Putting the sandbox in force.
+    Sandbox,
     /// Entering the working directory.
     Cwd,
     /// Executing the plugin's program.
@@ -84,7 +121,8 @@ impl SpawnError {
     #[must_use]
     pub const fn step(&self) -> SpawnStep {
         match self {
-            Self::InvalidSpec { .. } => SpawnStep::Spec,
+            Self::InvalidSpec { .. } | Self::InvalidSandbox { .. } => SpawnStep::Spec,
+            Self::Layer { .. } | Self::NotHeld { .. } => SpawnStep::Sandbox,
             Self::Cwd { .. } => SpawnStep::Cwd,
             Self::Exec { .. } => SpawnStep::Exec,
             Self::Launcher { .. } | Self::LauncherLost { .. } | Self::LauncherSilent { .. } => SpawnStep::Launcher,
@@ -99,11 +137,15 @@ impl SpawnError {
         use std::io::ErrorKind::{OutOfMemory, ResourceBusy, WouldBlock};
         match self {
             Self::LauncherLost { .. } | Self::LauncherSilent { .. } => true,
-            Self::Launcher { cause, .. } | Self::Exec { cause, .. } => {
+            Self::Launcher { cause, .. } | Self::Exec { cause, .. } | Self::Layer { cause, .. } => {
                 // 23 and 24 are ENFILE and EMFILE on every supported system.
                 matches!(cause.kind(), WouldBlock | OutOfMemory | ResourceBusy) || matches!(cause.errno, 23 | 24)
             }
-            Self::InvalidSpec { .. } | Self::Cwd { .. } | Self::Unsupported { .. } => false,
+            Self::InvalidSpec { .. }
+            | Self::InvalidSandbox { .. }
+            | Self::NotHeld { .. }
+            | Self::Cwd { .. }
+            | Self::Unsupported { .. } => false,
         }
     }
 }
@@ -148,8 +190,13 @@ impl fmt::Display for OsCause {
     }
 }
 
+/// The path concerned, as part of a sentence.
+fn at(path: Option<&Path>) -> String {
+    path.map_or_else(String::new, |path| format!(" at `{}`", shown(path)))
+}
+
 /// Text of a path that cannot steer the terminal it is printed on.
-fn shown(path: &std::path::Path) -> String {
+fn shown(path: &Path) -> String {
     let mut text = String::new();
     for character in path.display().to_string().chars() {
         if character.is_control() {

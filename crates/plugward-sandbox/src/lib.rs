@@ -36,6 +36,7 @@ mod enforcement;
 mod error;
 mod exit;
 mod platform;
+mod sandbox;
 mod spec;
 
 #[cfg(target_os = "linux")]
@@ -43,12 +44,20 @@ mod linux;
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
 
-pub use enforcement::{Enforcement, Level, TreeControl};
+pub use enforcement::{
+    DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
+    UserControl,
+};
 pub use error::{OsCause, SpawnError, SpawnStep};
 pub use exit::{ExitReport, MainExit};
 pub use platform::{Availability, PlatformReport, probe};
+pub use sandbox::{
+    DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
+};
 pub use spec::{LaunchSpec, StopGrace};
 
+#[cfg(all(target_os = "linux", feature = "mutation"))]
+pub use linux::launcher_main_without;
 #[cfg(target_os = "linux")]
 pub use linux::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 #[cfg(not(target_os = "linux"))]

@@ -5,15 +5,18 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
-use crate::SpawnError;
+use crate::{SandboxSpec, SpawnError};
 
 /// Largest specification in bytes, all strings together. Linux refuses argv and environment above a quarter of the
 /// stack limit (2 MiB by default), so anything near this could not be executed anyway.
 pub(crate) const MAX_SPEC_BYTES: usize = 4 * 1024 * 1024;
+
+/// Room for everything of a specification that is not a string.
+const FIXED_BYTES: usize = 512;
 
 /// One plugin process to start.
 ///
@@ -30,6 +33,8 @@ pub struct LaunchSpec {
     pub env: Vec<(OsString, OsString)>,
     /// Times of the stop ladder.
     pub stop: StopGrace,
+    /// What it may touch. `None` and level `none` leave it all rights of its user.
+    pub sandbox: Option<SandboxSpec>,
 }
 
 /// Waiting times of the stop ladder (requirements 50 and 51).
@@ -62,6 +67,7 @@ impl std::fmt::Debug for LaunchSpec {
             .field("cwd", &self.cwd)
             .field("env_names", &names)
             .field("stop", &self.stop)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }
@@ -99,6 +105,9 @@ impl LaunchSpec {
                 ));
             }
         }
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.check()?;
+        }
         let size_bytes = self.size_bytes();
         if size_bytes > MAX_SPEC_BYTES {
             return Err(invalid(
@@ -111,11 +120,15 @@ impl LaunchSpec {
 
     /// Bytes of all strings, with room for the length in front of each.
     fn size_bytes(&self) -> usize {
+        let sandbox = self.sandbox.iter();
+        let paths =
+            sandbox.flat_map(|sandbox| sandbox.readable().chain(sandbox.read_write.iter().map(PathBuf::as_path)));
         let strings = [self.executable.as_os_str(), self.cwd.as_os_str()]
             .into_iter()
+            .chain(paths.map(Path::as_os_str))
             .chain(self.argv.iter().map(OsString::as_os_str))
             .chain(self.env.iter().flat_map(|(name, value)| [name.as_os_str(), value.as_os_str()]));
-        strings.map(|string| string.len().saturating_add(size_of::<u32>())).fold(64, usize::saturating_add)
+        strings.map(|string| string.len().saturating_add(size_of::<u32>())).fold(FIXED_BYTES, usize::saturating_add)
     }
 }
 
@@ -141,6 +154,7 @@ mod tests {
             cwd: "/".into(),
             env: vec![("TOKEN".into(), "s3cret".into())],
             stop: StopGrace::default(),
+            sandbox: None,
         }
     }
 

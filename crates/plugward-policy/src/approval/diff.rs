@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::{ApprovalSubject, ApprovedArgument, ToolPin};
+use crate::access::{AccessPermission, ExpandedAccess, in_few_words};
 use crate::visible::visible;
 
 /// What is shown in place of a value that may be secret.
@@ -47,6 +48,7 @@ pub(super) fn diff(old: &ApprovalSubject, new: &ApprovalSubject) -> Vec<Change> 
     for permission in new.permissions.difference(&old.permissions) {
         changes.push(Change::new("permission", None, Some(permission.as_str())));
     }
+    access(&mut changes, &old.access, &new.access);
     changed(&mut changes, "minimum sandbox level", &old.minimum_level, &new.minimum_level);
     contracts(&mut changes, old.contract.as_deref(), new.contract.as_deref());
     changes
@@ -86,6 +88,36 @@ fn keyed<T: PartialEq>(
             let (before, after) = (before.map(&show), after.map(&show));
             let what = format!("{what} {}", visible(key));
             changes.push(Change::new(what, before.as_deref(), after.as_deref()));
+        }
+    }
+}
+
+/// The verb says what has become possible, so that a person need not read two lists: `may now write
+/// /data`. Permissions gained come first.
+fn access(changes: &mut Vec<Change>, old: &ExpandedAccess, new: &ExpandedAccess) {
+    let (before, after) = (old.as_written().permissions(), new.as_written().permissions());
+    let shown = |permission: &AccessPermission, place: Option<&str>| match place {
+        Some(place) if !permission.to_string().ends_with(&format!(":{place}")) => {
+            format!("{permission} (here {place})")
+        }
+        _ => permission.to_string(),
+    };
+    for permission in after.iter().filter(|permission| !before.contains(permission)) {
+        let what = format!("may now {}", in_few_words(permission));
+        changes.push(Change::new(what, None, Some(&shown(permission, new.place(permission)))));
+    }
+    for permission in &before {
+        let (was, is) = (old.place(permission), new.place(permission));
+        if !after.contains(permission) {
+            let what = format!("may no longer {}", in_few_words(permission));
+            changes.push(Change::new(what, Some(&shown(permission, was)), None));
+        } else if was != is {
+            changes.push(Change::new(format!("place of {}", visible(&permission.to_string())), was, is));
+        }
+    }
+    for ((what, before), (_, after)) in old.limits.in_words().into_iter().zip(new.limits.in_words()) {
+        if before != after {
+            changes.push(Change::new(format!("limit on {what}"), Some(&before), Some(&after)));
         }
     }
 }

@@ -12,6 +12,7 @@ pub use diff::Change;
 pub use pin::{PinError, ToolPin};
 pub use record::ApprovalTextError;
 
+use crate::access::ExpandedAccess;
 use crate::id::{Digest, PermissionName, PluginId};
 use crate::manifest::SandboxLevel;
 
@@ -43,8 +44,11 @@ pub struct ApprovalSubject {
     /// Variables whose values are kept elsewhere, with the reference under which they are. A new
     /// value under the same reference needs no new approval.
     pub secret_refs: BTreeMap<String, String>,
-    /// The permissions the manifest asks for.
+    /// The named permissions the manifest asks for.
     pub permissions: BTreeSet<PermissionName>,
+    /// What of the machine the manifest asks for, with the places its paths stand for here, so that a
+    /// variable that changes cannot move a grant to another place.
+    pub access: ExpandedAccess,
     /// The sandbox level below which it does not start.
     pub minimum_level: SandboxLevel,
     /// The tools as they were read, `None` when nobody has seen them yet.

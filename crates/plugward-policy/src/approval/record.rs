@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{ApprovalSubject, ApprovedArgument, ArgumentPart, ToolPin};
+use crate::access::{Access, AccessPermission, ExpandedAccess, ResourceLimits};
 use crate::canonical::canonical_value;
 use crate::id::{Digest, PermissionName, PluginId, RemoteToolName};
 use crate::manifest::SandboxLevel;
 
 /// The version of the form; a digest is only comparable with one of the same version.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A text that is not the record of an approval.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,9 @@ pub enum ApprovalTextError {
     /// Not the form at all.
     #[error("approval record is not readable: {0}")]
     Unreadable(#[from] serde_json::Error),
+    /// A path without a place, or a place without a path.
+    #[error("approval record has a permission that does not fit its place")]
+    Place,
     /// The form of another version.
     #[error("approval record has format `{0}`, expected `{FORMAT}`")]
     Format(u32),
@@ -28,6 +32,7 @@ pub enum ApprovalTextError {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
+    access: Permitted,
     argv: Vec<Vec<Part>>,
     contract: Option<Vec<Pin>>,
     cwd: String,
@@ -59,8 +64,28 @@ struct Pin {
     parts: BTreeMap<String, Digest>,
 }
 
+/// Permissions of the machine by their text, each with the place its path stands for.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Permitted {
+    limits: Bounds,
+    permissions: BTreeMap<AccessPermission, Option<String>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bounds {
+    cpu_seconds: Option<u64>,
+    disk_bytes: u64,
+    file_bytes: u64,
+    memory_bytes: u64,
+    open_files: u32,
+    processes: u32,
+}
+
 pub(super) fn write(subject: &ApprovalSubject) -> String {
     let record = Record {
+        access: permitted(&subject.access),
         argv: subject.argv.iter().map(parts).collect(),
         contract: subject.contract.as_deref().map(pins),
         cwd: subject.cwd.clone(),
@@ -80,6 +105,51 @@ pub(super) fn write(subject: &ApprovalSubject) -> String {
     // form; an empty text could not be mistaken for an approval.
     let text = serde_json::to_string(&record).unwrap_or_default();
     canonical_value(&text).unwrap_or_default()
+}
+
+fn permitted(access: &ExpandedAccess) -> Permitted {
+    let limits = access.limits;
+    let place = |permission: AccessPermission| {
+        let place = access.place(&permission).map(str::to_owned);
+        (permission, place)
+    };
+    Permitted {
+        limits: Bounds {
+            cpu_seconds: limits.cpu_seconds,
+            disk_bytes: limits.disk_bytes,
+            file_bytes: limits.file_bytes,
+            memory_bytes: limits.memory_bytes,
+            open_files: limits.open_files,
+            processes: limits.processes,
+        },
+        permissions: access.as_written().permissions().into_iter().map(place).collect(),
+    }
+}
+
+/// The access that was written, or nothing when a path has no place or another permission has one.
+fn access(permitted: Permitted) -> Option<ExpandedAccess> {
+    let Bounds { cpu_seconds, disk_bytes, file_bytes, memory_bytes, open_files, processes } = permitted.limits;
+    let limits = ResourceLimits { memory_bytes, cpu_seconds, processes, open_files, file_bytes, disk_bytes };
+    let mut access = ExpandedAccess { limits, ..ExpandedAccess::default() };
+    let mut rest = Access::default();
+    for (permission, place) in permitted.permissions {
+        match (permission, place) {
+            (AccessPermission::FilesRead(path), Some(place)) => {
+                access.files_read.insert(path, place);
+            }
+            (AccessPermission::FilesWrite(path), Some(place)) => {
+                access.files_write.insert(path, place);
+            }
+            (AccessPermission::FilesRead(_) | AccessPermission::FilesWrite(_), None) | (_, Some(_)) => return None,
+            (permission, None) => {
+                rest.insert(permission);
+            }
+        }
+    }
+    access.network = rest.network;
+    access.host_variables = rest.host_variables;
+    access.may_spawn = rest.may_spawn;
+    Some(access)
 }
 
 fn parts(argument: &ApprovedArgument) -> Vec<Part> {
@@ -128,6 +198,7 @@ pub(super) fn read(text: &str) -> Result<ApprovalSubject, ApprovalTextError> {
         env: record.env,
         secret_refs: record.secret_refs,
         permissions: record.permissions,
+        access: access(record.access).ok_or(ApprovalTextError::Place)?,
         minimum_level: record.minimum_level,
         contract: record.contract.map(|pins| pins.into_iter().map(pin).collect()),
     })

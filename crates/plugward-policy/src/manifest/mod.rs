@@ -3,6 +3,7 @@
 //! keys, `lint` knows what deserves a warning. Refuses files, environments and anything a manifest
 //! does not say: unknown keys are errors, because a misspelled limit must not become no limit.
 
+mod access;
 mod backend;
 mod diagnostic;
 mod lint;
@@ -21,6 +22,7 @@ pub use diagnostic::{Diagnostic, ManifestError, ManifestErrorKind, Severity};
 pub use pattern::{NamePattern, PatternError, ToolFilter};
 pub use tree::MANIFEST_BYTES_MAX;
 
+use crate::access::{Access, Permission};
 use crate::id::{PermissionName, PluginId, ToolId};
 
 pub(crate) use reader::did_you_mean;
@@ -68,8 +70,10 @@ pub struct Manifest {
     pub version: String,
     /// What it is for; may be empty.
     pub description: String,
-    /// The permissions it asks for, in the order of the file, each once.
+    /// The named permissions it asks for, in the order of the file, each once.
     pub permissions: Vec<PermissionName>,
+    /// What of the machine it asks for: the rest of the list, and the limits of its sandbox.
+    pub access: Access,
     /// `contributes.tools`: exactly these tools, or nothing is registered. `None` when the manifest
     /// names no set, as imported servers do.
     pub declared_tools: Option<Vec<ToolId>>,
@@ -79,6 +83,15 @@ pub struct Manifest {
     pub tools: ToolFilter,
     /// Without at least this level of isolation the plugin does not start.
     pub min_sandbox_level: SandboxLevel,
+}
+
+impl Manifest {
+    /// Every permission of the manifest, the named ones first: what a person can grant.
+    #[must_use]
+    pub fn all_permissions(&self) -> Vec<Permission> {
+        let named = self.permissions.iter().cloned().map(Permission::Named);
+        named.chain(self.access.permissions().into_iter().map(Permission::Access)).collect()
+    }
 }
 
 /// The server a plugin is made of. All texts are as written: `${NAME}` is not replaced yet.

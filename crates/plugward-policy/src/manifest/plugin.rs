@@ -1,12 +1,12 @@
-//! The top level of a manifest. Owns its keys: identity, permissions, contributions, tool filter
-//! and sandbox minimum. Refuses contributions this version does not offer instead of ignoring them.
+//! The top level of a manifest. Owns its keys: identity, contributions and tool filter; `access` and
+//! `backend` read the other sections. Refuses contributions this version does not offer instead of ignoring them.
 
 use super::diagnostic::Report;
 use super::pattern::{NamePattern, ToolFilter};
 use super::reader::{MapReader, text_of};
 use super::tree::{Mark, Node, Value};
-use super::{Manifest, SANDBOX_LEVELS, SandboxLevel, backend};
-use crate::id::{PermissionName, PluginId, ToolId};
+use super::{Manifest, access, backend};
+use crate::id::{PluginId, ToolId};
 use crate::visible::is_deceptive;
 
 /// Longest name for people, in characters: one line of a terminal.
@@ -17,9 +17,6 @@ const VERSION_CHARS_MAX: usize = 64;
 
 /// Longest description, in characters: it is read before agreeing, so it has to be readable.
 const DESCRIPTION_CHARS_MAX: usize = 4096;
-
-/// Most permissions one manifest may ask for; nobody reads more before agreeing.
-const PERMISSIONS_MAX: usize = 64;
 
 /// Most tools one manifest may declare (the seed's bound on discovery).
 const DECLARED_TOOLS_MAX: usize = 500;
@@ -45,17 +42,21 @@ pub(crate) fn read_manifest(root: Node, report: &mut Report) -> Option<Manifest>
     let name = read_line(&mut map, "name", NAME_CHARS_MAX, report);
     let version = read_line(&mut map, "version", VERSION_CHARS_MAX, report);
     let description = read_description(&mut map, report);
-    let permissions = read_permissions(&mut map, report);
+    let (permissions, mut access) = access::read_permissions(&mut map, report);
     let declared_tools = read_contributes(&mut map, id.as_ref(), report);
     let backend = backend::read_backend(&mut map, declared_tools.is_some(), report);
     let tools = read_filter(&mut map, report);
-    let min_sandbox_level = read_sandbox(&mut map, report);
+    let min_sandbox_level = access::read_sandbox(&mut map, &mut access, report);
+    if let Some(backend) = &backend {
+        access::check_variables(&access, backend, report);
+    }
     Some(Manifest {
         id: id?,
         name: name?,
         version: version?,
         description,
         permissions,
+        access: access.into_access(),
         declared_tools,
         backend: backend?,
         tools,
@@ -126,24 +127,6 @@ fn read_description(map: &mut MapReader, report: &mut Report) -> String {
     text
 }
 
-fn read_permissions(map: &mut MapReader, report: &mut Report) -> Vec<PermissionName> {
-    let mut permissions: Vec<PermissionName> = Vec::new();
-    for (path, item) in map.list("permissions", PERMISSIONS_MAX, report).unwrap_or_default() {
-        let at = item.at;
-        let Some(text) = text_of(item, &path, report) else { continue };
-        let Some(permission) = checked(PermissionName::new(text), at, &path, report) else {
-            continue;
-        };
-        if permissions.contains(&permission) {
-            let message = format!("permission `{permission}` is listed twice");
-            report.warning(Some(at), &path, message, None);
-        } else {
-            permissions.push(permission);
-        }
-    }
-    permissions
-}
-
 /// The declared tool set, `None` when the manifest does not declare one.
 fn read_contributes(map: &mut MapReader, plugin: Option<&PluginId>, report: &mut Report) -> Option<Vec<ToolId>> {
     let entry = map.take("contributes")?;
@@ -196,12 +179,4 @@ fn read_filter(map: &mut MapReader, report: &mut Report) -> ToolFilter {
         Some(items.into_iter().filter_map(read).collect::<Vec<_>>())
     };
     ToolFilter { allow: patterns("allow"), deny: patterns("deny").unwrap_or_default() }
-}
-
-fn read_sandbox(map: &mut MapReader, report: &mut Report) -> SandboxLevel {
-    let Some(entry) = map.take("sandbox") else {
-        return SandboxLevel::Full;
-    };
-    let mut sandbox = MapReader::new(entry.node, "sandbox", &["minimum_level"], report);
-    sandbox.choice("minimum_level", &SANDBOX_LEVELS, report).unwrap_or(SandboxLevel::Full)
 }

@@ -1,8 +1,7 @@
 //! The launcher's beginning: from the first line of `main` to the running plugin.
 //!
 //! Owns the order of preparations, each of which is fatal when it fails: descriptors, single thread, own session,
-//! privileges, signals, specification, working directory, execution. Isolation layers of later levels go between the
-//! last two. Refuses to be more than one thread, and to run when it was not started by a host.
+//! privileges, signals, specification, sandbox, working directory, execution. Refuses to be more than one thread, and to run when it was not started by a host.
 
 use std::{
     fs::File,
@@ -16,20 +15,27 @@ use rustix::{
     io::{Errno, fcntl_dupfd_cloexec},
     net::{SocketType, sockopt::socket_type},
     process::{
-        DumpableBehavior, Signal, getpid, set_child_subreaper, set_dumpable_behavior, set_parent_process_death_signal,
-        setsid,
+        DumpableBehavior, Pid, Signal, geteuid, getpid, set_child_subreaper, set_dumpable_behavior,
+        set_parent_process_death_signal, setsid,
     },
     stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr, stdin},
     thread::{set_name, set_no_new_privs},
 };
 
 use super::{
-    channel, child,
+    channel,
+    child::{self, Task},
+    confine::{self, Confinement},
+    failure::{Failure, Step},
+    in_place, jail,
+    layers::Layers,
+    ownership,
     signals::SignalEvents,
     supervise::Supervision,
-    wire::{self, Record, Step},
+    wire::{self, Purpose, Record},
+    witness::Canaries,
 };
-use crate::{LAUNCH_ARGUMENT, LaunchSpec};
+use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, SandboxSpec, enforcement::Applied};
 
 /// First descriptor that is not standard input, output or error.
 const FIRST_OTHER_DESCRIPTOR: i32 = 3;
@@ -55,22 +61,20 @@ pub fn launcher_main_if_requested() {
 /// Runs the launcher on the control socket that is descriptor 0. For programs that recognise by other means than
 /// [`LAUNCH_ARGUMENT`] that they are the launcher.
 pub fn launcher_main() -> ! {
-    exit(run())
+    exit(run(Layers::ALL))
 }
 
-/// A preparation that failed.
-struct Failure {
-    step: Step,
-    errno: i32,
-}
-
-impl Failure {
-    fn at<E: Into<io::Error>>(step: Step) -> impl FnOnce(E) -> Self {
-        move |error| Self { step, errno: error.into().raw_os_error().unwrap_or(0) }
+/// As [`launcher_main`], but without one layer of the sandbox: for tests that see whether anything notices. Ends with a
+/// failure if there is no such layer.
+#[cfg(feature = "mutation")]
+pub fn launcher_main_without(layer: &str) -> ! {
+    match Layers::NAMES.iter().find(|(name, _)| *name == layer) {
+        Some((_, layer)) => exit(run(Layers::without(*layer))),
+        None => exit(EXIT_USAGE),
     }
 }
 
-fn run() -> i32 {
+fn run(layers: Layers) -> i32 {
     if socket_type(stdin()) != Ok(SocketType::STREAM) {
         let text = format!("plugward: `{LAUNCH_ARGUMENT}` is for plugward's own use; run `plugward help`\n");
         let _best_effort = rustix::io::write(stderr(), text.as_bytes());
@@ -80,9 +84,9 @@ fn run() -> i32 {
         Ok(control) => control,
         Err(failure) => return report_failure(stdin(), &failure),
     };
-    match prepare_and_start(&control) {
-        Ok(Some((signals, main, kill_after))) => {
-            Supervision::new(control, signals, main, kill_after).run();
+    match prepare_and_start(&control, layers) {
+        Ok(Some((signals, started, kill_after))) => {
+            Supervision::new(control, signals, started.child, started.main, started.reports, kill_after).run();
             EXIT_DONE
         }
         // The host left before it said what to start.
@@ -92,9 +96,8 @@ fn run() -> i32 {
 }
 
 fn report_failure(control: BorrowedFd<'_>, failure: &Failure) -> i32 {
-    let record = Record::Failed { step: failure.step, errno: failure.errno };
     // A host that cannot be told has left; there is nothing to clean up before the plugin runs.
-    let _host_left = channel::send_short(control, &record.encode());
+    let _host_left = channel::send_short(control, &Record::Failed(*failure).encode());
     EXIT_FAILED
 }
 
@@ -138,9 +141,22 @@ fn close_other_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-type Started = (SignalEvents, rustix::process::Pid, Duration);
+/// A plugin that runs, as the launcher knows it.
+struct Started {
+    /// The launcher's child: the plugin's main process, or the first process of its namespaces.
+    child: Pid,
+    /// Where that first process reports, if there is one.
+    reports: Option<OwnedFd>,
+    /// Id of the main process for the host.
+    main: i32,
+    applied: Applied,
+    /// What the witness tries to reach; it goes when the launcher does.
+    _canaries: Option<Canaries>,
+}
 
-fn prepare_and_start(control: &OwnedFd) -> Result<Option<Started>, Failure> {
+type Prepared = (SignalEvents, Started, Duration);
+
+fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepared>, Failure> {
     refuse_more_threads()?;
     setsid().map_err(Failure::at(Step::Session))?;
     set_child_subreaper(Some(getpid())).map_err(Failure::at(Step::Session))?;
@@ -154,16 +170,58 @@ fn prepare_and_start(control: &OwnedFd) -> Result<Option<Started>, Failure> {
     set_no_new_privs(true).map_err(Failure::at(Step::Privileges))?;
     let signals = SignalEvents::take_over().map_err(Failure::at(Step::Signals))?;
 
-    let Some((spec, stdio)) = receive_spec(control)? else { return Ok(None) };
-    let kill_after = spec.stop.kill_after;
-    std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
-    let main = child::start(&spec, stdio).map_err(Failure::at(Step::Exec))?;
+    let Some(received) = receive_spec(control)? else { return Ok(None) };
+    let kill_after = received.spec.stop.kill_after;
+    let started = start(received, layers)?;
     // The launcher must not keep a file system busy; a missing root directory is no reason to end the plugin.
     let _busy = std::env::set_current_dir("/");
     // If the host has left by now, the supervision sees it at once and ends the tree.
-    let _host_left =
-        channel::send_short(control.as_fd(), &Record::Started { pid: main.as_raw_nonzero().get() }.encode());
-    Ok(Some((signals, main, kill_after)))
+    let record = Record::Started { pid: started.main, applied: started.applied };
+    let _host_left = channel::send_short(control.as_fd(), &record.encode());
+    Ok(Some((signals, started, kill_after)))
+}
+
+/// Starts the plugin at the level asked for, or the witness in its place.
+fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
+    let ReceivedSpec { spec, purpose, stdio } = received;
+    let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
+        std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
+        let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
+        let main = child.as_raw_nonzero().get();
+        return Ok(Started { child, reports: None, main, applied: Applied::default(), _canaries: None });
+    };
+    check_user(sandbox)?;
+    let (canaries, task) = match purpose {
+        Purpose::Plugin => (None, Task::Plugin),
+        Purpose::Witness => {
+            let canaries = Canaries::open(sandbox).map_err(Failure::at(Step::Canary))?;
+            let attempts = canaries.attempts(sandbox);
+            (Some(canaries), Task::Witness(Box::new(move || attempts.run())))
+        }
+    };
+    if sandbox.level == Level::Full {
+        let jailed = jail::start(&spec, sandbox, stdio, task, layers)?;
+        let jail::Jailed { init, main, reports, applied } = jailed;
+        return Ok(Started { child: init, reports: Some(reports), main, applied, _canaries: canaries });
+    }
+    let (child, applied) = in_place::start(&spec, sandbox, stdio, task, layers)?;
+    Ok(Started { child, reports: None, main: child.as_raw_nonzero().get(), applied, _canaries: canaries })
+}
+
+/// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the
+/// plugin's writable folders. Only root can do that.
+fn check_user(sandbox: &SandboxSpec) -> Result<(), Failure> {
+    let refused = Failure::at(Step::User)(Errno::PERM);
+    match (confine::target(sandbox.user), geteuid().is_root()) {
+        (None, false) => Ok(()),
+        (Some((uid, gid)), true) => {
+            for (position, path) in sandbox.read_write.iter().enumerate() {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Ownership, position))?;
+            }
+            Ok(())
+        }
+        _ => Err(refused),
+    }
 }
 
 /// A second thread could hold a lock across the fork, or escape layers that hold for one thread only.
@@ -172,10 +230,16 @@ fn refuse_more_threads() -> Result<(), Failure> {
     if threads == 1 { Ok(()) } else { Err(Failure::at(Step::Threads)(Errno::OPNOTSUPP)) }
 }
 
-type Received = (LaunchSpec, [OwnedFd; channel::PASSED_DESCRIPTORS]);
+/// What the host has sent.
+struct ReceivedSpec {
+    spec: LaunchSpec,
+    purpose: Purpose,
+    stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
+}
 
-fn receive_spec(control: &OwnedFd) -> Result<Option<Received>, Failure> {
-    let malformed = |_| Failure { step: Step::Spec, errno: 0 };
+fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
+    const MALFORMED: Failure = Failure { step: Step::Spec, errno: 0, subject: 0 };
+    let malformed = |_| MALFORMED;
     let mut descriptors = Vec::new();
     let mut receive = |buffer: &mut [u8]| {
         channel::receive_exact(control.as_fd(), buffer, &mut descriptors).map_err(Failure::at(Step::Spec))
@@ -188,7 +252,7 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<Received>, Failure> {
     if !receive(&mut body)? {
         return Ok(None);
     }
-    let spec = wire::decode_spec(&body).map_err(malformed)?;
-    let stdio = descriptors.try_into().map_err(|_| Failure { step: Step::Spec, errno: 0 })?;
-    Ok(Some((spec, stdio)))
+    let (spec, purpose) = wire::decode_spec(&body).map_err(malformed)?;
+    let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
+    Ok(Some(ReceivedSpec { spec, purpose, stdio }))
 }

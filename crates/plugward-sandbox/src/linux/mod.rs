@@ -4,15 +4,25 @@
 
 mod channel;
 mod child;
+mod confine;
+mod failure;
+mod in_place;
+mod jail;
 mod launch;
+mod layers;
 mod orphans;
+mod ownership;
 mod process;
 mod signals;
+mod sources;
 mod spawn;
 mod supervise;
 mod tree;
 mod wire;
+mod witness;
 
+#[cfg(feature = "mutation")]
+pub use launch::launcher_main_without;
 pub use launch::{launcher_main, launcher_main_if_requested};
 pub use process::PluginProcess;
 pub use spawn::{Launcher, Spawned};

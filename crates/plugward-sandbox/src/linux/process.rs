@@ -74,6 +74,10 @@ impl PluginProcess {
         &self.enforcement
     }
 
+    pub(super) fn set_enforcement(&mut self, enforcement: Enforcement) {
+        self.enforcement = enforcement;
+    }
+
     /// The times of the stop ladder the plugin was started with.
     #[must_use]
     pub fn stop_grace(&self) -> StopGrace {

@@ -22,10 +22,15 @@ use rustix::{
 
 use super::{
     channel,
+    confine::kernel_abi,
+    failure::{Failure, Step},
     process::{Ended, PluginProcess, RecordReader},
-    wire::{self, Record, Step},
+    wire::{self, Purpose, Record},
+    witness::{self, Witnesses},
 };
-use crate::{LAUNCH_ARGUMENT, LaunchSpec, OsCause, SpawnError};
+use crate::{
+    Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Network, OsCause, SandboxSpec, SpawnError, enforcement::Applied,
+};
 
 /// Longest time from starting the launcher to its answer. It takes 2 ms on an idle machine; the limit is there for
 /// one that is swapping, and for executables on a file system that hangs.
@@ -39,6 +44,7 @@ const FIRST_SAFE_DESCRIPTOR: i32 = 3;
 pub struct Launcher {
     program: Program,
     arguments: Vec<OsString>,
+    witnesses: Witnesses,
 }
 
 #[derive(Debug)]
@@ -83,22 +89,79 @@ impl Launcher {
         } else {
             opened
         };
-        Ok(Self { program: Program::Open(program), arguments: vec![LAUNCH_ARGUMENT.into()] })
+        Ok(Self {
+            program: Program::Open(program),
+            arguments: vec![LAUNCH_ARGUMENT.into()],
+            witnesses: Witnesses::default(),
+        })
     }
 
     /// Uses another executable, started with `arguments` (after its own name), which make it call
     /// [`launcher_main`](crate::launcher_main).
     pub fn at<A: Into<OsString>>(path: impl Into<PathBuf>, arguments: impl IntoIterator<Item = A>) -> Self {
-        Self { program: Program::At(path.into()), arguments: arguments.into_iter().map(Into::into).collect() }
+        let arguments = arguments.into_iter().map(Into::into).collect();
+        Self { program: Program::At(path.into()), arguments, witnesses: Witnesses::default() }
     }
 
-    /// Starts a plugin and returns once its program executes. Blocks for a few milliseconds, 15 seconds at most.
+    /// Starts a plugin and returns once its program executes. Blocks for a few milliseconds, 15 seconds at most; twice that
+    /// the first time rules are used in a boot, because a witness runs under them first.
     ///
     /// # Errors
     /// Whatever fails, up to and including the execution of the program, is reported here with its step and path, and
-    /// no process is left.
+    /// no process is left. A level that cannot be reached, or that the witness got through, is such a failure
+    /// (requirement 146).
     pub fn spawn(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
+        let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
+            return Ok(self.start_and_report(spec, Purpose::Plugin)?.0);
+        };
+        let name = Witnesses::name(spec, sandbox);
+        let witnessed = match self.witnesses.remembered(&name) {
+            Some(applied) => applied,
+            None => {
+                let applied = self.witness(spec, sandbox)?;
+                self.witnesses.remember(name.clone(), applied);
+                applied
+            }
+        };
+        let (mut spawned, applied) = self.start_and_report(spec, Purpose::Plugin)?;
+        if applied != witnessed {
+            // The handle goes with the error, and the plugin with the handle.
+            let escapes = "run without a layer that was there for its probe".to_owned();
+            return Err(SpawnError::NotHeld { level: sandbox.level, escapes });
+        }
+        spawned.process.set_enforcement(Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}"))));
+        Ok(spawned)
+    }
+
+    /// As [`spawn`](Self::spawn), without asking a witness and with level `none` in the report: for tests that leave out a
+    /// layer and look at what gets through.
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn).
+    #[cfg(feature = "mutation")]
+    pub fn spawn_unwitnessed(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
+        spec.check()?;
+        Ok(self.start_and_report(spec, Purpose::Plugin)?.0)
+    }
+
+    /// Runs the probe under the rules of `spec`; returns the layers that were in force and held.
+    fn witness(&self, spec: &LaunchSpec, sandbox: &SandboxSpec) -> Result<Applied, SpawnError> {
+        // What a plugin is told is none of the probe's business.
+        let probe = LaunchSpec { argv: vec!["witness".into()], env: Vec::new(), ..spec.clone() };
+        let (started, applied) = self.start_and_report(&probe, Purpose::Witness)?;
+        let deadline = Instant::now() + START_LIMIT;
+        let answer =
+            read_answer(&started.stdout, deadline).map_err(|error| silent_or("read its probe's answer", error))?;
+        witness::judge(sandbox, &answer)?;
+        if !complete(sandbox, applied) {
+            let escapes = "run without a layer of its level".to_owned();
+            return Err(SpawnError::NotHeld { level: sandbox.level, escapes });
+        }
+        Ok(applied)
+    }
+
+    fn start_and_report(&self, spec: &LaunchSpec, purpose: Purpose) -> Result<(Spawned, Applied), SpawnError> {
         let deadline = Instant::now() + START_LIMIT;
         let pipes = Pipes::open().map_err(launcher_failure("open a pipe"))?;
         let (control, launcher_end) = control_pair().map_err(launcher_failure("open its control socket"))?;
@@ -108,7 +171,7 @@ impl Launcher {
         let [a, b, c] = &plugin;
         let sent = channel::send_with_descriptors(
             control.as_fd(),
-            &wire::encode_spec(spec),
+            &wire::encode_spec(spec, purpose),
             &[a.as_fd(), b.as_fd(), c.as_fd()],
             deadline,
         );
@@ -123,13 +186,13 @@ impl Launcher {
 
         let mut reader = RecordReader::default();
         match wait_for_record(&control, &mut reader, deadline)? {
-            Some(Record::Started { pid }) => {
+            Some(Record::Started { pid, applied }) => {
                 let pid = u32::try_from(pid).unwrap_or_default();
                 let launcher = launcher.confirm()?;
                 let process = PluginProcess::new(control, launcher, reader, pid, spec.stop);
-                Ok(Spawned { stdin, stdout, stderr, process })
+                Ok((Spawned { stdin, stdout, stderr, process }, applied))
             }
-            Some(Record::Failed { step, errno }) => Err(refused(spec, step, OsCause { errno })),
+            Some(Record::Failed(failure)) => Err(refused(spec, failure)),
             Some(Record::MainExit(_) | Record::Gone { .. }) | None => Err(launcher.lost()),
         }
     }
@@ -198,8 +261,9 @@ fn launcher_failure<E: Into<io::Error>>(action: &'static str) -> impl Fn(E) -> S
     move |error| SpawnError::Launcher { action, cause: OsCause::from(error.into()) }
 }
 
-fn refused(spec: &LaunchSpec, step: Step, cause: OsCause) -> SpawnError {
-    match step {
+fn refused(spec: &LaunchSpec, failure: Failure) -> SpawnError {
+    let cause = OsCause { errno: failure.errno };
+    match failure.step {
         Step::Cwd => SpawnError::Cwd { path: spec.cwd.clone(), cause },
         Step::Exec => {
             let hint = match Errno::from_raw_os_error(cause.errno) {
@@ -212,7 +276,56 @@ fn refused(spec: &LaunchSpec, step: Step, cause: OsCause) -> SpawnError {
             };
             SpawnError::Exec { path: spec.executable.clone(), cause, hint }
         }
-        _ => SpawnError::Launcher { action: step.action(), cause },
+        step => match (step.layer(), &spec.sandbox) {
+            (Some((layer, fix)), Some(sandbox)) => {
+                let path = subject(spec, sandbox, failure);
+                SpawnError::Layer { level: sandbox.level, layer, path, cause, fix }
+            }
+            _ => SpawnError::Launcher { action: step.action(), cause },
+        },
+    }
+}
+
+/// The path a failure is about.
+fn subject(spec: &LaunchSpec, sandbox: &SandboxSpec, failure: Failure) -> Option<PathBuf> {
+    let position = usize::from(failure.subject);
+    match failure.step {
+        Step::Readable => sandbox.readable().nth(position).map(Path::to_owned),
+        Step::Writable | Step::Ownership => sandbox.read_write.get(position).cloned(),
+        Step::Executable => Some(spec.executable.clone()),
+        _ => None,
+    }
+}
+
+/// Whether every layer of the level is in force.
+fn complete(sandbox: &SandboxSpec, applied: Applied) -> bool {
+    let network = sandbox.network != Network::Off || applied.has(Applied::NO_SOCKETS);
+    let namespaces =
+        Applied::MOUNTS.with(Applied::PROCESSES).with_if(sandbox.network == Network::Off, Applied::NETWORK);
+    network
+        && applied.has(Applied::SECCOMP)
+        && match sandbox.level {
+            Level::Full => applied.has(namespaces) && applied.landlock_abi() == kernel_abi(),
+            Level::Partial => applied.landlock_abi() > 0,
+            _ => true,
+        }
+}
+
+/// Reads what the probe writes, to its end.
+fn read_answer(pipe: &OwnedFd, deadline: Instant) -> io::Result<String> {
+    let mut answer = Vec::new();
+    loop {
+        channel::wait_until(pipe.as_fd(), PollFlags::IN, Some(deadline))?;
+        let mut buffer = [0; 1024];
+        match rustix::io::read(pipe, &mut buffer) {
+            Ok(0) => return Ok(String::from_utf8_lossy(&answer).into_owned()),
+            Ok(count) if answer.len() + count <= witness::MAX_ANSWER_BYTES => {
+                answer.extend_from_slice(&buffer[..count])
+            }
+            Ok(_) => return Err(Errno::MSGSIZE.into()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

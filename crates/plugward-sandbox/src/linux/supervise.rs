@@ -28,7 +28,7 @@ use super::{
     channel::{self, Received},
     signals::SignalEvents,
     tree,
-    wire::{ORDER_KILL, ORDER_TERMINATE, Record},
+    wire::{ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
 };
 use crate::MainExit;
 
@@ -62,7 +62,12 @@ pub(super) struct Supervision {
     control: OwnedFd,
     signals: SignalEvents,
     launcher: i32,
+    /// The plugin's main process, or the first process of its namespaces.
     main: Pid,
+    /// The plugin's main process in every case.
+    plugin: i32,
+    /// Where that first process reports the end of the main one, while it does.
+    reports: Option<OwnedFd>,
     main_ended: bool,
     /// When patience with the tree ends, if it has been asked to end.
     kill_at: Option<Instant>,
@@ -72,10 +77,28 @@ pub(super) struct Supervision {
 }
 
 impl Supervision {
-    pub(super) fn new(control: OwnedFd, signals: SignalEvents, main: Pid, kill_after: Duration) -> Self {
+    pub(super) fn new(
+        control: OwnedFd,
+        signals: SignalEvents,
+        main: Pid,
+        plugin: i32,
+        reports: Option<OwnedFd>,
+        kill_after: Duration,
+    ) -> Self {
         let launcher = getpid().as_raw_nonzero().get();
         let leftovers = BTreeSet::new();
-        Self { control, signals, launcher, main, main_ended: false, kill_at: None, kill_after, leftovers }
+        Self {
+            control,
+            signals,
+            launcher,
+            main,
+            plugin,
+            reports,
+            main_ended: false,
+            kill_at: None,
+            kill_after,
+            leftovers,
+        }
     }
 
     /// Returns when the tree is gone or cannot be ended.
@@ -114,10 +137,11 @@ impl Supervision {
 
     /// Waits for an order, a signal or the end of patience.
     fn wait_for_event(&self) -> (Order, bool) {
-        let mut polled = [
-            PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-        ];
+        let descriptors = [self.control.as_fd(), self.signals.as_fd()].into_iter();
+        let mut polled: Vec<PollFd<'_>> = descriptors
+            .chain(self.reports.iter().map(AsFd::as_fd))
+            .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
+            .collect();
         if channel::poll_until(&mut polled, self.kill_at).is_err() {
             // Without events neither the host's death nor a child's would be noticed: better no plugin than that.
             return (Order::Kill, false);
@@ -148,19 +172,43 @@ impl Supervision {
 
     /// Collects every child that has ended, adopted orphans included, and reports the main one.
     fn reap(&mut self) -> Children {
+        self.read_reports();
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.main && !status.stopped() => {
-                    self.main_ended = true;
-                    // A host that cannot be told has left, which the next look at the socket shows.
-                    let _host_left =
-                        channel::send_short(self.control.as_fd(), &Record::MainExit(main_exit(status)).encode());
+                    // What the first process said before its end counts; how it ended itself counts only without it.
+                    self.read_reports();
+                    self.note_main_exit(main_exit(status));
                 }
                 Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
                 Ok(None) => return Children::Left,
                 // No child means no descendant: every orphan of the tree would be a child of this subreaper.
                 Err(_) => return Children::None,
             }
+        }
+    }
+
+    /// Takes in what the first process of the namespaces reports.
+    fn read_reports(&mut self) {
+        let Some(reports) = &self.reports else { return };
+        let mut record = [0; RECORD_BYTES];
+        match channel::receive_now(reports.as_fd(), &mut record) {
+            // Records are far smaller than what a socket takes at once, so they arrive whole.
+            Ok(Received::Bytes(RECORD_BYTES)) => {
+                if let Ok(Record::MainExit(exit)) = Record::decode(record) {
+                    self.note_main_exit(exit);
+                }
+            }
+            Ok(Received::Nothing) => {}
+            _ => self.reports = None,
+        }
+    }
+
+    fn note_main_exit(&mut self, exit: MainExit) {
+        if !self.main_ended {
+            self.main_ended = true;
+            // A host that cannot be told has left, which the next look at the socket shows.
+            let _host_left = channel::send_short(self.control.as_fd(), &Record::MainExit(exit).encode());
         }
     }
 
@@ -171,11 +219,11 @@ impl Supervision {
             let _gone = kill_process_group(self.main, signal);
             return;
         };
-        let main = self.main.as_raw_nonzero().get();
+        let expected = [self.main.as_raw_nonzero().get(), self.plugin];
         let main_ended = self.main_ended;
         let leftovers = &mut self.leftovers;
         tree::signal_tree(self.launcher, &tree, signal, |pid| {
-            let counts = pid != main && (main_ended || signal == Signal::KILL);
+            let counts = !expected.contains(&pid) && (main_ended || signal == Signal::KILL);
             if counts && leftovers.len() < MAX_COUNTED {
                 leftovers.insert(pid);
             }
@@ -212,7 +260,7 @@ impl Supervision {
     }
 }
 
-fn main_exit(status: WaitStatus) -> MainExit {
+pub(super) fn main_exit(status: WaitStatus) -> MainExit {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => MainExit::Code(code),
         (None, Some(signal)) => MainExit::Signal(signal),

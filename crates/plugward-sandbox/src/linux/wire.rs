@@ -14,7 +14,12 @@ use std::{
     time::Duration,
 };
 
-use crate::{LaunchSpec, MainExit, StopGrace, spec::MAX_SPEC_BYTES};
+mod sandbox;
+
+use super::failure::{Failure, Step};
+use crate::{LaunchSpec, MainExit, StopGrace, enforcement::Applied, spec::MAX_SPEC_BYTES};
+
+pub(super) use sandbox::put_sandbox;
 
 /// Size of the length in front of the specification.
 pub(super) const HEADER_BYTES: usize = 4;
@@ -32,61 +37,21 @@ pub(super) struct Malformed;
 /// What the launcher tells the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
-    /// The plugin's program is executing, with this process id.
-    Started { pid: i32 },
+    /// The plugin's program is executing, with this process id, under these layers.
+    Started { pid: i32, applied: Applied },
     /// Nothing was started.
-    Failed { step: Step, errno: i32 },
+    Failed(Failure),
     /// The plugin's main process ended; its tree is being ended.
     MainExit(MainExit),
     /// The launcher is done and ends now.
     Gone { survivors: i32, leftovers_killed: u32 },
 }
 
-/// Launcher steps before the plugin executes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    Descriptors,
-    Threads,
-    Session,
-    Privileges,
-    Signals,
-    Spec,
-    Cwd,
-    Exec,
-}
-
-impl Step {
-    const ALL: [Self; 8] = [
-        Self::Descriptors,
-        Self::Threads,
-        Self::Session,
-        Self::Privileges,
-        Self::Signals,
-        Self::Spec,
-        Self::Cwd,
-        Self::Exec,
-    ];
-
-    /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
-    pub(super) const fn action(self) -> &'static str {
-        match self {
-            Self::Descriptors => "put its descriptors in order",
-            Self::Threads => "make sure that it has a single thread",
-            Self::Session => "start its own session",
-            Self::Privileges => "give up gaining privileges",
-            Self::Signals => "take over its signals",
-            Self::Spec => "read the specification",
-            Self::Cwd => "enter the working directory",
-            Self::Exec => "execute the plugin",
-        }
-    }
-}
-
 impl Record {
     pub(super) fn encode(self) -> [u8; RECORD_BYTES] {
         let (tag, first, second) = match self {
-            Self::Started { pid } => (1, pid, 0),
-            Self::Failed { step, errno } => (2, errno, step as u32),
+            Self::Started { pid, applied } => (1, pid, applied.to_bits()),
+            Self::Failed(Failure { step, errno, subject }) => (2, errno, u32::from(subject) << 16 | step as u32),
             Self::MainExit(MainExit::Code(code)) => (3, code, 0),
             Self::MainExit(MainExit::Signal(signal)) => (3, signal, 1),
             Self::MainExit(MainExit::Unknown) => (3, 0, 2),
@@ -104,10 +69,11 @@ impl Record {
         let first = i32::from_le_bytes([a, b, c, d]);
         let second = u32::from_le_bytes([e, f, g, h]);
         Ok(match (tag, second) {
-            (1, _) => Self::Started { pid: first },
-            (2, step) => {
-                let step = Step::ALL.into_iter().find(|known| *known as u32 == step).ok_or(Malformed)?;
-                Self::Failed { step, errno: first }
+            (1, bits) => Self::Started { pid: first, applied: Applied::from_bits(bits) },
+            (2, packed) => {
+                let step = Step::ALL.into_iter().find(|known| *known as u32 == packed & 0xffff).ok_or(Malformed)?;
+                let subject = u16::try_from(packed >> 16).map_err(|_| Malformed)?;
+                Self::Failed(Failure { step, errno: first, subject })
             }
             (3, 0) => Self::MainExit(MainExit::Code(first)),
             (3, 1) => Self::MainExit(MainExit::Signal(first)),
@@ -118,9 +84,19 @@ impl Record {
     }
 }
 
+/// What the launcher runs under the rules of a specification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The plugin.
+    Plugin,
+    /// The probe that tries to get through, in the place of the plugin.
+    Witness,
+}
+
 /// The specification with its length in front. The caller has checked it, so every length fits.
-pub(super) fn encode_spec(spec: &LaunchSpec) -> Vec<u8> {
+pub(super) fn encode_spec(spec: &LaunchSpec, purpose: Purpose) -> Vec<u8> {
     let mut out = vec![0; HEADER_BYTES];
+    out.push(u8::from(purpose == Purpose::Witness));
     for duration in [spec.stop.term_after, spec.stop.kill_after] {
         let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         out.extend_from_slice(&ms.to_le_bytes());
@@ -136,6 +112,10 @@ pub(super) fn encode_spec(spec: &LaunchSpec) -> Vec<u8> {
         put_string(&mut out, name);
         put_string(&mut out, value);
     }
+    out.push(u8::from(spec.sandbox.is_some()));
+    if let Some(sandbox) = &spec.sandbox {
+        put_sandbox(&mut out, sandbox);
+    }
     let length = u32::try_from(out.len() - HEADER_BYTES).unwrap_or(u32::MAX);
     out[..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
     out
@@ -148,8 +128,9 @@ pub(super) fn spec_length(header: [u8; HEADER_BYTES]) -> Result<usize, Malformed
 }
 
 /// The specification without its header.
-pub(super) fn decode_spec(bytes: &[u8]) -> Result<LaunchSpec, Malformed> {
+pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose), Malformed> {
     let mut rest = bytes;
+    let purpose = if sandbox::take_flag(&mut rest)? { Purpose::Witness } else { Purpose::Plugin };
     let term_after = Duration::from_millis(take_u64(&mut rest)?);
     let kill_after = Duration::from_millis(take_u64(&mut rest)?);
     let executable = take_string(&mut rest)?.into();
@@ -162,10 +143,12 @@ pub(super) fn decode_spec(bytes: &[u8]) -> Result<LaunchSpec, Malformed> {
     for _ in 0..take_u32(&mut rest)? {
         env.push((take_string(&mut rest)?, take_string(&mut rest)?));
     }
+    let sandbox = if sandbox::take_flag(&mut rest)? { Some(sandbox::take_sandbox(&mut rest)?) } else { None };
     if !rest.is_empty() {
         return Err(Malformed);
     }
-    Ok(LaunchSpec { executable, argv, cwd, env, stop: StopGrace { term_after, kill_after } })
+    let spec = LaunchSpec { executable, argv, cwd, env, stop: StopGrace { term_after, kill_after }, sandbox };
+    Ok((spec, purpose))
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {
@@ -201,6 +184,7 @@ fn take_string(rest: &mut &[u8]) -> Result<OsString, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Level, Network, SandboxSpec, UserPolicy};
 
     fn spec() -> LaunchSpec {
         LaunchSpec {
@@ -209,22 +193,34 @@ mod tests {
             cwd: "/srv".into(),
             env: vec![("A".into(), "1".into()), ("EMPTY".into(), "".into())],
             stop: StopGrace { term_after: Duration::from_millis(1500), kill_after: Duration::from_secs(3) },
+            sandbox: Some(SandboxSpec {
+                package_dir: Some("/srv/package".into()),
+                read_only: vec!["/usr".into(), OsString::from_vec(vec![b'/', 0xfe]).into()],
+                read_write: vec!["/srv/data".into()],
+                certificates: true,
+                network: Network::Open,
+                user: UserPolicy::Drop { uid: 1, gid: u32::MAX - 1 },
+                ..SandboxSpec::new(Level::Partial)
+            }),
         }
     }
 
     /// An argument that is not UTF-8, or empty, must arrive as it was approved.
     #[test]
     fn specification_survives_byte_for_byte() {
-        let encoded = encode_spec(&spec());
+        let encoded = encode_spec(&spec(), Purpose::Witness);
         let (header, body) = encoded.split_first_chunk().unwrap();
         assert_eq!(spec_length(*header), Ok(body.len()));
-        assert_eq!(decode_spec(body), Ok(spec()));
+        assert_eq!(decode_spec(body), Ok((spec(), Purpose::Witness)));
+        let unconfined = LaunchSpec { sandbox: None, ..spec() };
+        let encoded = encode_spec(&unconfined, Purpose::Plugin);
+        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined, Purpose::Plugin)));
     }
 
     /// A cut or padded message must not start a shortened command.
     #[test]
     fn any_other_length_is_refused() {
-        let encoded = encode_spec(&spec());
+        let encoded = encode_spec(&spec(), Purpose::Witness);
         let body = &encoded[HEADER_BYTES..];
         for length in 0..body.len() {
             assert_eq!(decode_spec(&body[..length]), Err(Malformed), "cut at {length}");
@@ -236,13 +232,13 @@ mod tests {
     #[test]
     fn records_survive_and_unknown_ones_are_refused() {
         let mut records = vec![
-            Record::Started { pid: 77 },
+            Record::Started { pid: 77, applied: Applied::SECCOMP.with(Applied::landlock(7)) },
             Record::MainExit(MainExit::Code(-1)),
             Record::MainExit(MainExit::Signal(9)),
             Record::MainExit(MainExit::Unknown),
             Record::Gone { survivors: 2, leftovers_killed: 5 },
         ];
-        records.extend(Step::ALL.map(|step| Record::Failed { step, errno: 13 }));
+        records.extend(Step::ALL.map(|step| Record::Failed(Failure { step, errno: 13, subject: 513 })));
         for record in records {
             assert_eq!(Record::decode(record.encode()), Ok(record));
         }

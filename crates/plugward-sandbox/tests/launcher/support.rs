@@ -27,6 +27,7 @@ pub(crate) fn sh(script: &str, args: &[&str]) -> LaunchSpec {
         cwd: "/".into(),
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
         stop: StopGrace { term_after: Duration::from_millis(300), kill_after: Duration::from_millis(300) },
+        sandbox: None,
     }
 }
 

@@ -1,0 +1,190 @@
+//! Landlock: rules on files, TCP and other processes that a process puts on itself.
+//!
+//! Owns the rights of every version of the kernel interface known here, and the three system calls. Refuses a rule set
+//! that handles less than the running kernel can, and an unknown one.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+};
+
+use rustix::fs::{FileType, fstat};
+
+/// Oldest version accepted where Landlock is all there is for files: the first that mediates truncating.
+pub(in crate::linux) const MINIMUM_ABI: u8 = 3;
+/// Newest version whose rights are known here; a newer kernel is asked for these.
+const NEWEST_ABI: u8 = 10;
+
+const EXECUTE: u64 = 1;
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const TRUNCATE: u64 = 1 << 14;
+const IOCTL_DEV: u64 = 1 << 15;
+/// Making devices: never granted, not even in a plugin's own folder.
+const MAKE_DEVICES: u64 = 1 << 6 | 1 << 11;
+/// Rights that mean something for a file that is not a folder; the kernel refuses others in its rules.
+const FILE_RIGHTS: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+
+const CREATE_VERSION: libc::c_uint = 1;
+const RULE_PATH_BENEATH: libc::c_int = 1;
+
+/// Structure of the kernel interface; later fields are left out, which the kernel reads as zero.
+#[repr(C)]
+struct RulesetAttributes {
+    handled_fs: u64,
+    handled_net: u64,
+    scoped: u64,
+}
+
+/// As above. The kernel's structure is packed.
+#[repr(C, packed)]
+struct PathBeneathAttributes {
+    allowed: u64,
+    parent: libc::c_int,
+}
+
+/// What a rule allows beneath its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::linux) enum Access {
+    /// Read and execute.
+    Read,
+    /// Read, write, create, remove, rename; execute nothing, make no device.
+    Write,
+    /// Read and write an existing file, for devices.
+    Device,
+}
+
+/// Version of the running kernel, 0 if Landlock is not active.
+pub(in crate::linux) fn kernel_abi() -> u8 {
+    #[allow(unsafe_code, reason = "the version query has no safe wrapper")]
+    // SAFETY: with the version flag the call takes no attributes (null, size 0) and creates nothing.
+    let version = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, CREATE_VERSION)
+    };
+    u8::try_from(version.clamp(0, i64::from(NEWEST_ABI))).unwrap_or(0)
+}
+
+/// File rights known to a version.
+const fn file_rights(abi: u8) -> u64 {
+    let bits = match abi {
+        0 => 0,
+        1 => 13,
+        2 => 14,
+        3 | 4 => 15,
+        5..=8 => 16,
+        _ => 17,
+    };
+    (1 << bits) - 1
+}
+
+/// Network rights known to a version: TCP, then UDP.
+const fn network_rights(abi: u8) -> u64 {
+    match abi {
+        0..=3 => 0,
+        4..=9 => 0b11,
+        _ => 0b1111,
+    }
+}
+
+/// Scopes known to a version: abstract Unix sockets and signals.
+const fn scopes(abi: u8) -> u64 {
+    if abi < 6 { 0 } else { 0b11 }
+}
+
+/// A rule set under construction.
+#[derive(Debug)]
+pub(in crate::linux) struct Ruleset {
+    descriptor: OwnedFd,
+    abi: u8,
+}
+
+impl Ruleset {
+    /// Handles every right of the running kernel; the network only if it is to be closed.
+    pub(super) fn new(abi: u8, close_network: bool) -> io::Result<Self> {
+        let attributes = RulesetAttributes {
+            handled_fs: file_rights(abi),
+            handled_net: if close_network { network_rights(abi) } else { 0 },
+            scoped: scopes(abi),
+        };
+        // Older kernels know a shorter structure and refuse a longer one only if what they do not know is set.
+        #[allow(unsafe_code, reason = "landlock_create_ruleset has no safe wrapper")]
+        // SAFETY: `attributes` is initialised and lives across the call, which reads its given size.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_landlock_create_ruleset,
+                &raw const attributes,
+                size_of::<RulesetAttributes>(),
+                0_u32,
+            )
+        };
+        let raw = i32::try_from(result).ok().filter(|raw| *raw >= 0).ok_or_else(io::Error::last_os_error)?;
+        #[allow(unsafe_code, reason = "taking ownership of a raw descriptor")]
+        // SAFETY: the call above has just returned this descriptor and nothing else knows it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
+        Ok(Self { descriptor, abi })
+    }
+
+    /// Allows `access` to the file or folder behind `path` and all beneath it.
+    pub(super) fn allow(&self, path: BorrowedFd<'_>, access: Access) -> io::Result<()> {
+        let all = file_rights(self.abi);
+        let mut allowed = match access {
+            Access::Read => EXECUTE | READ_FILE | READ_DIR,
+            Access::Write => all & !(EXECUTE | IOCTL_DEV | MAKE_DEVICES),
+            Access::Device => READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV,
+        } & all;
+        if FileType::from_raw_mode(fstat(path)?.st_mode) != FileType::Directory {
+            allowed &= FILE_RIGHTS;
+        }
+        let attributes = PathBeneathAttributes { allowed, parent: path.as_raw_fd() };
+        #[allow(unsafe_code, reason = "landlock_add_rule has no safe wrapper")]
+        // SAFETY: `attributes` is initialised and lives across the call; the kernel reads both descriptors by number, and
+        // both are open as long as they are borrowed here.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_landlock_add_rule,
+                self.descriptor.as_raw_fd(),
+                RULE_PATH_BENEATH,
+                &raw const attributes,
+                0_u32,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Puts the rules in force for this process and all it starts. Allocates nothing.
+    pub(super) fn restrict_self(&self) -> io::Result<()> {
+        #[allow(unsafe_code, reason = "landlock_restrict_self has no safe wrapper")]
+        // SAFETY: the call reads a descriptor that is open as long as `self` lives.
+        let result =
+            unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.descriptor.as_fd().as_raw_fd(), 0_u32) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A right that is not handled is allowed everywhere, so each version must handle all it knows.
+    #[test]
+    fn each_version_handles_all_it_knows() {
+        assert_eq!([1, 2, 3, 4, 5, 9].map(|abi| file_rights(abi).count_ones()), [13, 14, 15, 15, 16, 17]);
+        assert_eq!([3, 4, 9, 10].map(network_rights), [0, 3, 3, 15]);
+        assert_eq!([5, 6, 10].map(scopes), [0, 3, 3]);
+        assert!((1..NEWEST_ABI).all(|abi| file_rights(abi) & !file_rights(abi + 1) == 0));
+    }
+
+    /// The kernel refuses a rule set that asks for a right it does not know, so the table matches the running one.
+    #[test]
+    fn the_running_kernel_accepts_its_own_version() {
+        let abi = kernel_abi();
+        assert!(abi >= MINIMUM_ABI, "this machine has no Landlock to test with");
+        let ruleset = Ruleset::new(abi, true).unwrap();
+        for (path, access) in [("/usr", Access::Read), ("/dev/null", Access::Device), ("/tmp", Access::Write)] {
+            let opened = rustix::fs::open(path, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+            ruleset.allow(opened.as_fd(), access).unwrap();
+        }
+        assert_eq!(Ruleset::new(NEWEST_ABI, true).is_ok(), abi == NEWEST_ABI, "control: unknown rights are refused");
+    }
+}

@@ -1,0 +1,69 @@
+//! Limits on resources of the plugin's processes.
+//!
+//! Owns the translation to the kernel's limits and those that are never negotiable. Refuses raising any: a limit of the
+//! host that is lower stays.
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::{Limits, enforcement::Applied};
+
+/// A core image of one byte is never written, and unlike 0 this also keeps a collecting program from being started.
+const CORE_BYTES: u64 = 1;
+/// Memory that may be kept from being swapped out: what libraries use for keys, not more.
+const LOCKED_BYTES: u64 = 64 * 1024;
+/// Signals that may wait to be delivered; they are counted per user, so a plugin must not use up the host's.
+const PENDING_SIGNALS: u64 = 1024;
+
+/// How the number of processes is counted here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::linux) enum ProcessCount {
+    /// In a user namespace or for a user of the plugin's own; `overhead` processes of ours are among them.
+    Own { overhead: u64 },
+    /// Together with all processes of the host's user: a limit would hit those.
+    Shared,
+}
+
+/// Puts the limits in force. Allocates nothing.
+pub(super) fn apply(limits: &Limits, count: ProcessCount) -> io::Result<()> {
+    let processes = match count {
+        ProcessCount::Own { overhead } => limits.processes.map(|limit| limit.saturating_add(overhead)),
+        ProcessCount::Shared => None,
+    };
+    let wanted = [
+        (Resource::Data, limits.memory_bytes),
+        (Resource::As, limits.address_space_bytes),
+        (Resource::Cpu, limits.cpu_s),
+        (Resource::Nproc, processes),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Fsize, limits.file_bytes),
+        (Resource::Core, Some(CORE_BYTES)),
+        (Resource::Memlock, Some(LOCKED_BYTES)),
+        (Resource::Msgqueue, Some(0)),
+        (Resource::Rtprio, Some(0)),
+        (Resource::Sigpending, Some(PENDING_SIGNALS)),
+    ];
+    for (resource, limit) in wanted {
+        if let Some(limit) = limit {
+            lower(resource, limit)?;
+        }
+    }
+    Ok(())
+}
+
+fn lower(resource: Resource, limit: u64) -> io::Result<()> {
+    // The interface has no word for "at most", and `None` is its infinity.
+    let maximum = getrlimit(resource).maximum;
+    let limit = Some(maximum.map_or(limit, |maximum| maximum.min(limit)));
+    setrlimit(resource, Rlimit { current: limit, maximum: limit })?;
+    Ok(())
+}
+
+/// What the report says about these limits.
+pub(super) fn applied(limits: &Limits, count: ProcessCount) -> Applied {
+    Applied::default()
+        .with_if(limits.memory_bytes.is_some(), Applied::MEMORY_LIMIT)
+        .with_if(limits.file_bytes.is_some(), Applied::FILE_LIMIT)
+        .with_if(limits.processes.is_some() && count != ProcessCount::Shared, Applied::PROCESS_LIMIT)
+}

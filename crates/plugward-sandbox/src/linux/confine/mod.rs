@@ -1,0 +1,139 @@
+//! What a process puts on itself last, before it becomes the plugin: limits, user, capabilities, Landlock, filter.
+//!
+//! Owns the order and everything prepared for it beforehand, because nothing may be allocated between fork and execution.
+//! Refuses going on when a step fails.
+
+mod bpf;
+mod capabilities;
+mod landlock;
+mod limits;
+mod seccomp;
+
+use std::os::fd::AsFd;
+
+use rustix::{
+    process::{Gid, Uid},
+    thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid},
+};
+
+use super::{
+    failure::{Failure, Step},
+    layers::Layers,
+};
+use crate::{Limits, Network, SandboxSpec, UserPolicy, enforcement::Applied};
+
+pub(super) use landlock::{Access, MINIMUM_ABI, kernel_abi};
+pub(super) use limits::ProcessCount;
+
+/// Steps of one process on itself, prepared.
+#[derive(Debug, Default)]
+pub(super) struct Confinement {
+    limits: Option<(Limits, ProcessCount)>,
+    user: Option<(Uid, Gid)>,
+    drop_capabilities: bool,
+    landlock: Option<landlock::Ruleset>,
+    filter: Option<bpf::Program>,
+    applied: Applied,
+}
+
+impl Confinement {
+    /// Prepares limits, capabilities and filter for a sandbox; `own_files` tells whether the process has a file tree of
+    /// its own.
+    pub(super) fn prepare(spec: &SandboxSpec, own_files: bool, count: ProcessCount, layers: Layers) -> Self {
+        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, own_files));
+        let applied = Applied::default()
+            .with_if(filter.is_some(), Applied::SECCOMP)
+            .with_if(filter.is_some() && spec.network != Network::Open, Applied::NO_SOCKETS);
+        let limits = layers.has(Layers::LIMITS).then_some((spec.limits, count));
+        Self {
+            applied: limits.map_or(applied, |(limits, count)| applied.with(limits::applied(&limits, count))),
+            limits,
+            user: None,
+            drop_capabilities: layers.has(Layers::CAPABILITIES),
+            landlock: None,
+            filter,
+        }
+    }
+
+    /// Prepares Landlock at the kernel's best version, with rules for open paths; each has the number of its path for
+    /// reports. `minimum_abi` is the oldest version that will do; with 0, a kernel without Landlock goes without.
+    pub(super) fn with_landlock<'a, F: AsFd + 'a>(
+        mut self,
+        network: &Network,
+        paths: impl Iterator<Item = (usize, &'a F, Access)>,
+        minimum_abi: u8,
+        layers: Layers,
+    ) -> Result<Self, Failure> {
+        let abi = kernel_abi();
+        if abi < minimum_abi {
+            return Err(Failure::at(Step::LandlockVersion)(rustix::io::Errno::OPNOTSUPP));
+        }
+        if abi == 0 || !layers.has(Layers::LANDLOCK) {
+            return Ok(self);
+        }
+        let ruleset = landlock::Ruleset::new(abi, *network != Network::Open).map_err(Failure::at(Step::Landlock))?;
+        for (position, path, access) in paths {
+            ruleset.allow(path.as_fd(), access).map_err(Failure::about(Step::Landlock, position))?;
+        }
+        self.landlock = Some(ruleset);
+        self.applied = self.applied.with(Applied::landlock(abi));
+        Ok(self)
+    }
+
+    /// Changes the user as part of the steps, for levels where the launcher's own child does it.
+    pub(super) fn with_user(mut self, user: UserPolicy) -> Self {
+        self.user = target(user);
+        self.applied = self.applied.with_if(self.user.is_some(), Applied::OWN_USER);
+        self
+    }
+
+    /// What will be in force once [`apply`](Self::apply) has succeeded.
+    pub(super) fn applied(&self) -> Applied {
+        self.applied
+    }
+
+    /// Puts everything in force, the filter last. Allocates nothing.
+    pub(super) fn apply(&self) -> Result<(), Failure> {
+        if let Some((limits, count)) = &self.limits {
+            limits::apply(limits, *count).map_err(Failure::at(Step::Limits))?;
+        }
+        set_no_new_privs(true).map_err(Failure::at(Step::Privileges))?;
+        if self.drop_capabilities {
+            capabilities::close_all_ways_back().map_err(Failure::at(Step::Capabilities))?;
+        }
+        if let Some((uid, gid)) = self.user {
+            set_thread_groups(&[]).map_err(Failure::at(Step::User))?;
+            become_user(uid, gid)?;
+        }
+        if self.drop_capabilities {
+            capabilities::drop_all().map_err(Failure::at(Step::Capabilities))?;
+        }
+        if let Some(landlock) = &self.landlock {
+            landlock.restrict_self().map_err(Failure::at(Step::Landlock))?;
+        }
+        if let Some(filter) = &self.filter {
+            seccomp::load(filter).map_err(Failure::at(Step::Seccomp))?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives up every capability, for processes of ours beside the plugin.
+pub(super) fn drop_capabilities() -> Result<(), Failure> {
+    capabilities::close_all_ways_back().map_err(Failure::at(Step::Capabilities))?;
+    capabilities::drop_all().map_err(Failure::at(Step::Capabilities))
+}
+
+/// The user to change to, if any.
+pub(super) fn target(user: UserPolicy) -> Option<(Uid, Gid)> {
+    match user {
+        UserPolicy::Same => None,
+        UserPolicy::Drop { uid, gid } => Some((Uid::from_raw(uid), Gid::from_raw(gid))),
+    }
+}
+
+/// Becomes another user, for good.
+pub(super) fn become_user(uid: Uid, gid: Gid) -> Result<(), Failure> {
+    set_thread_res_gid(gid, gid, gid).map_err(Failure::at(Step::User))?;
+    set_thread_res_uid(uid, uid, uid).map_err(Failure::at(Step::User))
+}

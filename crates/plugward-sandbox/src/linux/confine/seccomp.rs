@@ -1,0 +1,337 @@
+//! Which system calls a plugin cannot make.
+//!
+//! Owns the lists with their reasons, and loading the filter. Refuses killing for a forbidden call: run times probe for
+//! features and fall back when they read an error, so only calls of another architecture kill.
+
+use std::io;
+
+use super::bpf::{Program, Rule, Unless};
+use crate::Network;
+
+/// Highest call number this list was written against (Linux 6.17). Newer ones do not exist for a plugin, as on an
+/// older kernel; run times fall back.
+const LAST_KNOWN: u32 = 469;
+
+// Numbers newer than the C library's list; from 424 on they are the same on every architecture.
+const FCHMODAT2: i64 = 452;
+const SETXATTRAT: i64 = 463;
+const REMOVEXATTRAT: i64 = 466;
+const OPEN_TREE_ATTR: i64 = 467;
+const FILE_SETATTR: i64 = 469;
+const STATMOUNT: i64 = 457;
+const LISTMOUNT: i64 = 458;
+
+/// Calls that no server needs and that have been the way out of sandboxes, or that concern the whole machine.
+const FORBIDDEN: &[i64] = &[
+    // Mounts and namespaces: a nested namespace gives back capabilities and with them most of the kernel's surface.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    STATMOUNT,
+    LISTMOUNT,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_chroot,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    // Other processes: their memory, registers and descriptors.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    // Large and rarely used parts of the kernel with a history of holes. `io_uring` would also make calls that no filter
+    // sees.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    // Keys of the user's session, which no namespace separates.
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_request_key,
+    // The machine itself.
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_nfsservctl,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+];
+
+/// Not in the C library's list any more; the kernel answers that it does not exist.
+#[cfg(target_arch = "x86_64")]
+const CREATE_MODULE: i64 = 174;
+
+/// As above, calls that only this architecture has.
+#[cfg(target_arch = "x86_64")]
+const FORBIDDEN_HERE: &[i64] = &[
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_modify_ldt,
+    libc::SYS_uselib,
+    libc::SYS_ustat,
+    libc::SYS_sysfs,
+    libc::SYS__sysctl,
+    libc::SYS_kexec_file_load,
+    CREATE_MODULE,
+    libc::SYS_lookup_dcookie,
+];
+#[cfg(target_arch = "aarch64")]
+const FORBIDDEN_HERE: &[i64] = &[libc::SYS_lookup_dcookie];
+
+/// Without a file tree of its own, a plugin could use these on every file of its user: Landlock mediates neither
+/// metadata nor watching. Descriptors are included, because reading is enough to open one.
+const METADATA: &[i64] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+    libc::SYS_inotify_add_watch,
+    // Shared memory and queues of the user, which no file permission protects.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_msgget,
+    libc::SYS_semget,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+#[cfg(target_arch = "x86_64")]
+const METADATA_HERE: &[i64] =
+    &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat];
+#[cfg(target_arch = "aarch64")]
+const METADATA_HERE: &[i64] = &[];
+
+/// Every flag of `clone` that makes a namespace.
+const NAMESPACE_FLAGS: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+
+/// The present mode, and asking for it.
+const HARMLESS_PERSONALITIES: &[&[(u32, u32)]] = &[&[(0, 0)], &[(0, u32::MAX)]];
+
+/// Terminal commands that type for the user: `TIOCSTI` and `TIOCLINUX`.
+const TYPING_COMMANDS: &[u32] = &[0x5412, 0x541c];
+
+/// A filter for calls that are allowed for the calling process itself.
+const fn only_own(number: i64, argument: u32) -> Rule {
+    Rule { number, unless: Unless::NoBit { argument, bits: u32::MAX }, errno: libc::EPERM }
+}
+
+/// Rules that look at arguments, at every level.
+const CONDITIONAL: &[Rule] = &[
+    Rule { number: libc::SYS_clone, unless: Unless::NoBit { argument: 0, bits: NAMESPACE_FLAGS }, errno: libc::EPERM },
+    // Its flags are behind a pointer, where no filter can look. C libraries fall back to `clone` when it does not exist.
+    Rule { number: libc::SYS_clone3, unless: Unless::Never, errno: libc::ENOSYS },
+    Rule {
+        number: libc::SYS_ioctl,
+        unless: Unless::NoneOf { argument: 1, values: TYPING_COMMANDS },
+        errno: libc::EPERM,
+    },
+    Rule { number: libc::SYS_personality, unless: Unless::AnyOf(HARMLESS_PERSONALITIES), errno: libc::EPERM },
+    only_own(libc::SYS_prlimit64, 0),
+    only_own(libc::SYS_sched_setaffinity, 0),
+    only_own(libc::SYS_sched_setscheduler, 0),
+    only_own(libc::SYS_sched_setparam, 0),
+    only_own(libc::SYS_sched_setattr, 0),
+    // `PRIO_PROCESS` (0) of itself (0), and the same for input and output (1).
+    Rule { number: libc::SYS_setpriority, unless: Unless::AnyOf(&[&[(0, 0), (1, 0)]]), errno: libc::EPERM },
+    Rule { number: libc::SYS_ioprio_set, unless: Unless::AnyOf(&[&[(0, 1), (1, 0)]]), errno: libc::EPERM },
+    // Run times connect themselves to their children by pairs; a pair of any other family is a way to odd kernel code.
+    Rule { number: libc::SYS_socketpair, unless: Unless::AnyOf(&[&[(0, libc::AF_UNIX as u32)]]), errno: libc::EPERM },
+];
+
+/// No family at all: this closes TCP, UDP, multipath TCP, virtual machine, netlink, packet, and Unix sockets by name.
+const NO_SOCKET: Rule = Rule { number: libc::SYS_socket, unless: Unless::Never, errno: libc::EPERM };
+
+/// Families of a plugin that may use the network: Unix, IPv4, IPv6, and the routing part of netlink, which the C library
+/// asks for addresses.
+const NETWORK_SOCKET: Rule = Rule {
+    number: libc::SYS_socket,
+    unless: Unless::AnyOf(&[
+        &[(0, libc::AF_UNIX as u32)],
+        &[(0, libc::AF_INET as u32)],
+        &[(0, libc::AF_INET6 as u32)],
+        &[(0, libc::AF_NETLINK as u32), (2, libc::NETLINK_ROUTE as u32)],
+    ]),
+    errno: libc::EPERM,
+};
+
+/// The filter of a plugin. `own_files` tells whether it has a file tree of its own.
+pub(super) fn program(network: &Network, own_files: bool) -> Program {
+    let never = |numbers: &[i64]| -> Vec<Rule> {
+        numbers.iter().map(|number| Rule { number: *number, unless: Unless::Never, errno: libc::EPERM }).collect()
+    };
+    let mut rules = [never(FORBIDDEN), never(FORBIDDEN_HERE), CONDITIONAL.to_vec()].concat();
+    rules.push(if *network == Network::Open { NETWORK_SOCKET } else { NO_SOCKET });
+    if !own_files {
+        rules.extend([never(METADATA), never(METADATA_HERE)].concat());
+        // Times of an open file may be set, which its owner's own programs do after writing it.
+        rules.push(Rule { number: libc::SYS_utimensat, unless: Unless::Null { argument: 1 }, errno: libc::EPERM });
+    }
+    Program::new(&rules, LAST_KNOWN)
+}
+
+/// Puts the filter in force for this process and all it starts. Allocates nothing.
+pub(super) fn load(program: &Program) -> io::Result<()> {
+    let instructions = program.instructions();
+    let filter = libc::sock_fprog {
+        len: libc::c_ushort::try_from(instructions.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
+        filter: instructions.as_ptr().cast_mut(),
+    };
+    #[allow(unsafe_code, reason = "seccomp has no safe wrapper")]
+    // SAFETY: `filter` points to `len` instructions that live across the call; the kernel copies and checks them.
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{
+        super::bpf::{
+            Action,
+            simulation::{Call, run},
+        },
+        *,
+    };
+
+    const DENIED: Action = Action::Errno(libc::EPERM as u16);
+
+    fn off() -> Program {
+        program(&Network::Off, true)
+    }
+
+    /// Two rules for one call would make the second one dead without anybody noticing.
+    #[test]
+    fn every_call_has_one_rule() {
+        let all = [FORBIDDEN, FORBIDDEN_HERE, METADATA, METADATA_HERE].concat();
+        let numbers: Vec<i64> = all.into_iter().chain(CONDITIONAL.iter().map(|rule| rule.number)).collect();
+        let distinct: BTreeSet<&i64> = numbers.iter().collect();
+        assert_eq!(distinct.len(), numbers.len());
+        assert!(numbers.iter().all(|number| *number <= i64::from(LAST_KNOWN)));
+        assert!(program(&Network::Off, false).instructions().len() < 4096, "the kernel's limit");
+    }
+
+    // Requirement 87: a forbidden call is refused, wherever it stands in the list.
+    #[test]
+    fn forbidden_calls_are_refused_and_others_are_not() {
+        let refused: BTreeSet<i64> = FORBIDDEN.iter().chain(FORBIDDEN_HERE).copied().collect();
+        let conditional: BTreeSet<i64> = CONDITIONAL.iter().map(|rule| rule.number).collect();
+        for number in 0..=i64::from(LAST_KNOWN) {
+            let expected = if refused.contains(&number) || number == libc::SYS_socket {
+                DENIED
+            } else if number == libc::SYS_clone3 {
+                Action::Errno(libc::ENOSYS as u16)
+            } else if conditional.contains(&number) {
+                continue;
+            } else {
+                Action::Allow
+            };
+            assert_eq!(run(&off(), Call::new(number, &[0; 6])), expected, "call {number}");
+        }
+    }
+
+    /// Threads and children must work, new namespaces must not.
+    #[test]
+    fn clone_makes_threads_but_no_namespaces() {
+        let threads = 0x3d_0f00;
+        assert_eq!(run(&off(), Call::new(libc::SYS_clone, &[threads])), Action::Allow);
+        assert_eq!(run(&off(), Call::new(libc::SYS_clone, &[17])), Action::Allow);
+        for bit in 0..32 {
+            let flag = 1 << bit;
+            let expected = if NAMESPACE_FLAGS & flag == 0 { Action::Allow } else { DENIED };
+            assert_eq!(run(&off(), Call::new(libc::SYS_clone, &[u64::from(flag)])), expected, "flag {flag:#x}");
+        }
+    }
+
+    // Requirement 91: off means no family; open means the families of the network and nothing else.
+    #[test]
+    fn socket_families() {
+        let open = program(&Network::Open, true);
+        for family in 0..64 {
+            assert_eq!(run(&off(), Call::new(libc::SYS_socket, &[family, 1, 0])), DENIED);
+            let expected = if matches!(family, 1 | 2 | 10 | 16) { Action::Allow } else { DENIED };
+            assert_eq!(run(&open, Call::new(libc::SYS_socket, &[family, 1, 0])), expected, "family {family}");
+            let pair = run(&off(), Call::new(libc::SYS_socketpair, &[family, 1, 0]));
+            assert_eq!(pair, if family == 1 { Action::Allow } else { DENIED });
+        }
+        assert_eq!(run(&open, Call::new(libc::SYS_socket, &[16, 3, 9])), DENIED, "audit messages");
+    }
+
+    /// What Landlock does not see has to be closed where there is no file tree of its own, and only there.
+    #[test]
+    fn metadata_is_closed_without_a_file_tree_of_its_own() {
+        let shared = program(&Network::Off, false);
+        for number in METADATA.iter().chain(METADATA_HERE) {
+            assert_eq!(run(&shared, Call::new(*number, &[])), DENIED, "call {number}");
+            assert_eq!(run(&off(), Call::new(*number, &[])), Action::Allow, "call {number}");
+        }
+        assert_eq!(run(&shared, Call::new(libc::SYS_utimensat, &[3, 0])), Action::Allow);
+        assert_eq!(run(&shared, Call::new(libc::SYS_utimensat, &[3, 0x7000])), DENIED);
+    }
+
+    #[test]
+    fn other_processes_are_out_of_reach_and_the_own_one_is_not() {
+        for (number, own, other) in [
+            (libc::SYS_prlimit64, [0, 0], [1, 0]),
+            (libc::SYS_sched_setaffinity, [0, 0], [7, 0]),
+            (libc::SYS_setpriority, [0, 0], [0, 7]),
+            (libc::SYS_setpriority, [0, 0], [2, 0]),
+            (libc::SYS_ioprio_set, [1, 0], [3, 0]),
+            (libc::SYS_personality, [0, 0], [0x8, 0]),
+            (libc::SYS_personality, [0xffff_ffff, 0], [0x0040_0000, 0]),
+            (libc::SYS_ioctl, [0, 0x5401], [0, 0x5412]),
+            (libc::SYS_ioctl, [0, 0x5413], [0, 0x1_0000_541c]),
+        ] {
+            assert_eq!(run(&off(), Call::new(number, &own)), Action::Allow, "call {number}");
+            assert_eq!(run(&off(), Call::new(number, &other)), DENIED, "call {number}");
+        }
+    }
+}

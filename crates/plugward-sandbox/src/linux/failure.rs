@@ -1,0 +1,140 @@
+//! A step of the launcher that failed, and what the host tells a person about it.
+//!
+//! Owns the list of steps and their words. Refuses going on after a failure: nothing of the plugin runs.
+
+use std::io;
+
+/// Steps before the plugin executes, in the launcher and behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Descriptors,
+    Threads,
+    Session,
+    Privileges,
+    Signals,
+    Spec,
+    Cwd,
+    Exec,
+    User,
+    Ownership,
+    Namespaces,
+    IdMap,
+    OutOfMemory,
+    Readable,
+    Writable,
+    Executable,
+    FileTree,
+    Devices,
+    SystemFiles,
+    HostName,
+    Limits,
+    Capabilities,
+    LandlockVersion,
+    Landlock,
+    Seccomp,
+    Canary,
+}
+
+impl Step {
+    pub(super) const ALL: [Self; 26] = [
+        Self::Descriptors,
+        Self::Threads,
+        Self::Session,
+        Self::Privileges,
+        Self::Signals,
+        Self::Spec,
+        Self::Cwd,
+        Self::Exec,
+        Self::User,
+        Self::Ownership,
+        Self::Namespaces,
+        Self::IdMap,
+        Self::OutOfMemory,
+        Self::Readable,
+        Self::Writable,
+        Self::Executable,
+        Self::FileTree,
+        Self::Devices,
+        Self::SystemFiles,
+        Self::HostName,
+        Self::Limits,
+        Self::Capabilities,
+        Self::LandlockVersion,
+        Self::Landlock,
+        Self::Seccomp,
+        Self::Canary,
+    ];
+
+    /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
+    pub(super) const fn action(self) -> &'static str {
+        match self {
+            Self::Descriptors => "put its descriptors in order",
+            Self::Threads => "make sure that it has a single thread",
+            Self::Session => "start its own session",
+            Self::Privileges => "give up gaining privileges",
+            Self::Signals => "take over its signals",
+            Self::Spec => "read the specification",
+            Self::Cwd => "enter the working directory",
+            Self::Exec => "execute the plugin",
+            _ => "put the sandbox in force",
+        }
+    }
+
+    /// The layer of the sandbox the step belongs to, in words, and what usually helps. `None` for steps that are not
+    /// about the sandbox.
+    pub(super) const fn layer(self) -> Option<(&'static str, &'static str)> {
+        const NAMESPACES: &str = "; allow user namespaces for this user (`user.max_user_namespaces`, \
+                                  `kernel.unprivileged_userns_clone`, an AppArmor profile with `userns`), or ask for level \
+                                  `partial`";
+        const KERNEL: &str = "; it takes Linux 5.12 or later and a container that permits mounting, or ask for level \
+                              `partial`";
+        const LANDLOCK: &str =
+            "; it takes Linux 6.2 or later with `landlock` in the `lsm=` list of the kernel's command line";
+        Some(match self {
+            Self::User => (
+                "the plugin's own user",
+                "; a host that runs as root gives the plugin an unprivileged user, and only such a host can",
+            ),
+            Self::Ownership => ("ownership of its writable folders", ""),
+            Self::Namespaces => ("user, process, network and mount namespaces", NAMESPACES),
+            Self::IdMap => ("the map of user ids", NAMESPACES),
+            Self::OutOfMemory => ("its place in line when memory runs out", ""),
+            Self::Readable => ("a readable path", "; it has to exist and to be a file or folder"),
+            Self::Writable => (
+                "a writable path",
+                "; it has to exist, and no part of it may be a symbolic link (give the path it leads to)",
+            ),
+            Self::Executable => ("its executable", "; it has to exist and to be a file"),
+            Self::FileTree => ("a file tree of its own", KERNEL),
+            Self::Devices => ("its devices", KERNEL),
+            Self::SystemFiles => ("its system files", KERNEL),
+            Self::HostName => ("a host name of its own", ""),
+            Self::Limits => ("limits on resources", ""),
+            Self::Capabilities => ("giving up capabilities", ""),
+            Self::LandlockVersion | Self::Landlock => ("Landlock", LANDLOCK),
+            Self::Seccomp => ("the system call filter", "; it takes a kernel with seccomp filters"),
+            Self::Canary => ("what its probe tries to reach", ""),
+            _ => return None,
+        })
+    }
+}
+
+/// A preparation that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) step: Step,
+    pub(super) errno: i32,
+    /// Position of the path concerned in its list.
+    pub(super) subject: u16,
+}
+
+impl Failure {
+    pub(super) fn at<E: Into<io::Error>>(step: Step) -> impl Fn(E) -> Self + Copy {
+        Self::about(step, 0)
+    }
+
+    pub(super) fn about<E: Into<io::Error>>(step: Step, position: usize) -> impl Fn(E) -> Self + Copy {
+        let subject = u16::try_from(position).unwrap_or(u16::MAX);
+        move |error| Self { step, errno: error.into().raw_os_error().unwrap_or(0), subject }
+    }
+}

@@ -1,0 +1,83 @@
+//! Levels `partial` and `limited`: the plugin in the machine's own file tree, as a child of the launcher.
+//!
+//! Owns what such a plugin may read beside its declared paths. Refuses being a fallback: a level is asked for, and what it
+//! lacks is in the report.
+
+use std::{os::fd::OwnedFd, path::Path};
+
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    io::Errno,
+    process::{Pid, umask},
+};
+
+use super::{
+    channel,
+    child::{self, Task},
+    confine::{Access, Confinement, MINIMUM_ABI, ProcessCount},
+    failure::{Failure, Step},
+    layers::Layers,
+    sources::Sources,
+};
+use crate::{LaunchSpec, Level, SandboxSpec, UserPolicy, enforcement::Applied};
+
+/// Files of the machine that run times read at their start and take an error of for a broken machine. Every user can read
+/// them. A file that does not exist here is no trouble for them either.
+const SYSTEM_FILES: [&str; 9] = [
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/localtime",
+    "/etc/ld.so.cache",
+    "/etc/ssl/openssl.cnf",
+    "/usr/share/zoneinfo",
+];
+/// Devices without a way to the machine.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// Files a plugin makes are its user's alone.
+const PLUGIN_UMASK: u32 = 0o077;
+
+/// Starts the plugin (or what stands in for it) behind the layers a process can put on itself.
+pub(super) fn start(
+    spec: &LaunchSpec,
+    sandbox: &SandboxSpec,
+    stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
+    task: Task,
+    layers: Layers,
+) -> Result<(Pid, Applied), Failure> {
+    let count = match sandbox.user {
+        UserPolicy::Drop { .. } => ProcessCount::Own { overhead: 0 },
+        UserPolicy::Same => ProcessCount::Shared,
+    };
+    let mut confinement = Confinement::prepare(sandbox, false, count, layers).with_user(sandbox.user);
+    if sandbox.level == Level::Partial {
+        confinement = with_rules(confinement, spec, sandbox, layers)?;
+    }
+    std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
+    umask(Mode::from_raw_mode(PLUGIN_UMASK));
+    let applied = confinement.applied();
+    Ok((child::start(spec, stdio, confinement, task)?, applied))
+}
+
+fn with_rules(
+    confinement: Confinement,
+    spec: &LaunchSpec,
+    sandbox: &SandboxSpec,
+    layers: Layers,
+) -> Result<Confinement, Failure> {
+    let sources = Sources::open(spec, sandbox)?;
+    let mut own = Vec::new();
+    let system = SYSTEM_FILES.iter().map(|path| (Path::new(path), Access::Read));
+    for (path, access) in system.chain(DEVICES.iter().map(|path| (Path::new(path), Access::Device))) {
+        match openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(opened) => own.push((opened, access)),
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(Failure::at(Step::SystemFiles)(error)),
+        }
+    }
+    let declared = sources.opened.iter().map(|source| (source.position, &source.opened, source.access));
+    let rules = declared.chain(own.iter().map(|(opened, access)| (0, opened, *access)));
+    confinement.with_landlock(&sandbox.network, rules, MINIMUM_ABI, layers)
+}

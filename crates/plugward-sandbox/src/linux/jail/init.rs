@@ -1,0 +1,218 @@
+//! The first process of a plugin's namespaces.
+//!
+//! Owns the order of steps from the new namespaces to the running plugin, and afterwards collecting every process that
+//! ends there. Refuses returning into the launcher's code, and outliving the launcher or the last process of the plugin.
+
+use std::{
+    fs,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    process::exit,
+};
+
+use rustix::{
+    event::PollFlags,
+    fs::{CWD, Mode, OFlags, openat},
+    io::Errno,
+    process::{
+        DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, getegid, geteuid, set_dumpable_behavior,
+        set_parent_process_death_signal, umask, wait,
+    },
+    system::sethostname,
+    thread::set_name,
+};
+
+use super::{
+    GO,
+    etc::{HOST_NAME, Identity},
+    files::{self, OWN_PLACES, Prepared},
+};
+use crate::{
+    LaunchSpec, SandboxSpec,
+    enforcement::Applied,
+    linux::{
+        channel,
+        child::{self, Task},
+        confine::{self, Access, Confinement, ProcessCount},
+        failure::{Failure, Step},
+        layers::Layers,
+        sources::Sources,
+        supervise::main_exit,
+        wire::Record,
+    },
+};
+
+/// First descriptor that is not standard input, output or error.
+const FIRST_OTHER_DESCRIPTOR: i32 = 3;
+/// Name in process lists; the kernel keeps 15 bytes.
+const PROCESS_NAME: &std::ffi::CStr = c"plugward-init";
+/// The first choice of the kernel when memory runs out: a plugin, and never the host.
+const OOM_SCORE: &str = "1000";
+/// Files a plugin makes are its user's alone.
+const PLUGIN_UMASK: u32 = 0o077;
+
+/// Everything the first process is given.
+pub(super) struct Start<'a> {
+    pub(super) spec: &'a LaunchSpec,
+    pub(super) sandbox: &'a SandboxSpec,
+    pub(super) stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
+    pub(super) task: Task,
+    pub(super) layers: Layers,
+    pub(super) reports: OwnedFd,
+    /// The user to become, if it is not the launcher's.
+    pub(super) target: Option<(Uid, Gid)>,
+}
+
+/// Runs to the end of the plugin and ends this process.
+pub(super) fn run(start: Start<'_>) -> ! {
+    let kept: Vec<i32> = start.stdio.iter().map(AsRawFd::as_raw_fd).chain([start.reports.as_raw_fd()]).collect();
+    // The launcher's control socket is among what is closed: a copy of it here would hide the launcher's end.
+    let closed = close_all_but(kept).map_err(Failure::at(Step::Descriptors));
+    // This copy keeps the channel open for the report whatever happens to the values below.
+    let Ok(reports) = start.reports.try_clone() else { exit(1) };
+    match closed.and_then(|()| prepare_and_start(start)) {
+        Ok((main, applied)) => {
+            let _launcher_left = channel::send_short(reports.as_fd(), &Record::Started { pid: 0, applied }.encode());
+            collect_until_all_ended(main, reports.as_fd());
+            exit(0)
+        }
+        Err(failure) => {
+            let _launcher_left = channel::send_short(reports.as_fd(), &Record::Failed(failure).encode());
+            exit(1)
+        }
+    }
+}
+
+fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
+    let Start { spec, sandbox, stdio, task, layers, reports, target } = start;
+    end_with_launcher()?;
+    wait_for_go(&reports)?;
+    let _unnamed = set_name(PROCESS_NAME);
+    fs::write("/proc/self/oom_score_adj", OOM_SCORE).map_err(Failure::at(Step::OutOfMemory))?;
+    // Opened by the launcher's user, whose files they are.
+    let prepared = Prepared::open(Sources::open(spec, sandbox)?)?;
+    if let Some((uid, gid)) = target {
+        confine::become_user(uid, gid)?;
+    }
+    // The specification is in memory here, and the plugin must not read more of it than it was given.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::at(Step::Privileges))?;
+
+    let identity = Identity { uid: geteuid().as_raw(), gid: getegid().as_raw(), home: home(spec) };
+    umask(Mode::from_raw_mode(0o022));
+    let has_files = layers.has(Layers::FILES);
+    let has_proc = has_files && files::enter(&prepared, sandbox, &identity, layers)?.has_proc;
+    umask(Mode::from_raw_mode(PLUGIN_UMASK));
+    if layers.has(Layers::NAMES_SPACE) {
+        sethostname(HOST_NAME.as_bytes()).map_err(Failure::at(Step::HostName))?;
+    }
+    std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
+
+    let confinement = confinement(&prepared, sandbox, layers)?;
+    let applied = confinement
+        .applied()
+        .with_if(has_files, Applied::MOUNTS)
+        .with_if(has_proc, Applied::PROC)
+        .with_if(layers.has(Layers::PROCESSES), Applied::PROCESSES)
+        .with_if(layers.has(Layers::NETWORK) && sandbox.network != crate::Network::Open, Applied::NETWORK)
+        .with_if(target.is_some(), Applied::OWN_USER);
+    drop(prepared);
+    // A change of user takes back what was asked for above.
+    end_with_launcher()?;
+    launcher_is_there(&reports)?;
+    let main = child::start(spec, stdio, confinement, task)?;
+    if layers.has(Layers::CAPABILITIES) {
+        confine::drop_capabilities()?;
+        end_with_launcher()?;
+    }
+    Ok((main, applied))
+}
+
+/// What the plugin puts on itself, with rules for the new tree.
+fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Result<Confinement, Failure> {
+    // This process counts in the namespace too.
+    let confinement = Confinement::prepare(sandbox, true, ProcessCount::Own { overhead: 1 }, layers);
+    if !layers.has(Layers::LANDLOCK) {
+        return Ok(confinement);
+    }
+    let open = |path: &std::path::Path| openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let mut rules = Vec::new();
+    for source in &prepared.sources.opened {
+        let opened = open(&source.path).map_err(Failure::about(source.step, source.position))?;
+        rules.push((opened, source.access));
+    }
+    let devices = files::DEVICES.iter().map(|(name, ..)| (std::path::Path::new("/dev").join(name), Access::Device));
+    for (path, access) in OWN_PLACES.iter().map(|(path, access)| (path.into(), *access)).chain(devices) {
+        match open(&path) {
+            Ok(opened) => rules.push((opened, access)),
+            // `/proc` may not be there.
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(Failure::at(Step::Landlock)(error)),
+        }
+    }
+    let rules = rules.iter().map(|(opened, access)| (0, opened, *access));
+    // The tree is closed by itself; a kernel without Landlock loses a second layer, and the report says so.
+    confinement.with_landlock(&sandbox.network, rules, 0, layers)
+}
+
+/// The user's folder as the plugin will see it in its environment.
+fn home(spec: &LaunchSpec) -> &std::ffi::OsStr {
+    spec.env.iter().find(|(name, _)| name == "HOME").map_or("/tmp".as_ref(), |(_, value)| value.as_os_str())
+}
+
+/// The kernel ends this process, and with it the namespace, when the launcher ends.
+fn end_with_launcher() -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::at(Step::Session))
+}
+
+fn wait_for_go(reports: &OwnedFd) -> Result<(), Failure> {
+    let mut go = [0];
+    let received = channel::receive_exact(reports.as_fd(), &mut go, &mut Vec::new());
+    match received.map_err(Failure::at(Step::IdMap))? {
+        true if go == [GO] => Ok(()),
+        _ => Err(Failure::at(Step::IdMap)(Errno::CONNRESET)),
+    }
+}
+
+/// The launcher may have ended before the kernel was told to watch it.
+fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
+    let now = Some(std::time::Instant::now());
+    match channel::wait_until(reports.as_fd(), PollFlags::IN, now) {
+        // It sends nothing at this time, so anything to read is its end.
+        Ok(()) => Err(Failure::at(Step::Session)(Errno::CONNRESET)),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Collects processes until none is left, and reports the end of the main one. Requests to terminate reach the plugin
+/// from the launcher, which sees all of its processes; here they are blocked.
+fn collect_until_all_ended(main: Pid, reports: BorrowedFd<'_>) {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == main && !status.stopped() => {
+                let record = Record::MainExit(main_exit(status));
+                let _launcher_left = channel::send_short(reports, &record.encode());
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Closes every descriptor from the first one that is not standard, except those kept.
+fn close_all_but(mut kept: Vec<i32>) -> std::io::Result<()> {
+    kept.sort_unstable();
+    let mut from = FIRST_OTHER_DESCRIPTOR;
+    for next in kept.into_iter().map(Some).chain([None]) {
+        let to = next.map_or(libc::c_uint::MAX, |next| u32::try_from(next - 1).unwrap_or(0));
+        if u32::try_from(from).is_ok_and(|from| from <= to) {
+            #[allow(unsafe_code, reason = "close_range has no safe wrapper")]
+            // SAFETY: this process has just been made and never returns into the code whose values own the closed
+            // descriptors; it ends without dropping them.
+            let result = unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) };
+            if result != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        from = next.map_or(from, |next| next + 1);
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Level `full`: the plugin in namespaces of its own, below a first process that is ours.
+//!
+//! Owns the launcher's part: making the first process, mapping its user, handing over what it needs and learning whether it
+//! succeeded. The first process's own part is in [`init`], its file tree in [`files`]. Refuses ending with a first process
+//! that has not reported a running plugin.
+//!
+//! ```text
+//! launcher  --clone(user, process, mount, network, ipc, host name)-->  first process  --fork, exec-->  plugin
+//!    |                                                                     |
+//!    +----------------- go, records: started or failed, exit --------------+
+//! ```
+
+mod etc;
+mod files;
+mod init;
+
+use std::{
+    fs,
+    io::{self, Read},
+    os::fd::{AsFd, OwnedFd},
+};
+
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, socketpair},
+    process::{
+        DumpableBehavior, Pid, Signal, WaitOptions, getegid, geteuid, kill_process, set_dumpable_behavior, waitpid,
+    },
+    thread::set_thread_groups,
+};
+
+use super::{
+    channel,
+    child::Task,
+    confine,
+    failure::{Failure, Step},
+    layers::Layers,
+    tree,
+    wire::{RECORD_BYTES, Record},
+};
+use crate::{LaunchSpec, SandboxSpec, enforcement::Applied};
+
+/// The byte that lets the first process begin once its user is mapped.
+const GO: u8 = b'G';
+/// Id of the plugin's main process inside: the second one there.
+const MAIN_INSIDE: &str = "2";
+
+/// A plugin that runs in namespaces.
+pub(super) struct Jailed {
+    /// The first process, a child of the launcher.
+    pub(super) init: Pid,
+    /// The plugin's main process as seen from the host.
+    pub(super) main: i32,
+    /// Where the first process reports.
+    pub(super) reports: OwnedFd,
+    pub(super) applied: Applied,
+}
+
+/// Starts the plugin (or what stands in for it) in namespaces of its own.
+pub(super) fn start(
+    spec: &LaunchSpec,
+    sandbox: &SandboxSpec,
+    stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
+    task: Task,
+    layers: Layers,
+) -> Result<Jailed, Failure> {
+    let (reports, inner) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(Failure::at(Step::Namespaces))?;
+    let target = confine::target(sandbox.user);
+    let (uid, gid) = target.unwrap_or_else(|| (geteuid(), getegid()));
+    if target.is_some() {
+        // Groups cannot be changed any more once they are mapped, and root's are worth something.
+        set_thread_groups(&[]).map_err(Failure::at(Step::User))?;
+    }
+    // The kernel gives the files that take the map to the user only while the process can be inspected by that user.
+    set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(Failure::at(Step::Privileges))?;
+    let cloned = clone_into_namespaces(namespaces(sandbox, layers));
+    if matches!(cloned, Ok(None)) {
+        drop(reports);
+        init::run(init::Start { spec, sandbox, stdio, task, layers, reports: inner, target });
+    }
+    let undumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let Some(init) = cloned.map_err(Failure::at(Step::Namespaces))? else {
+        return Err(Failure::at(Step::Namespaces)(Errno::CHILD));
+    };
+    drop((inner, stdio, task));
+    let result = undumpable
+        .map_err(Failure::at(Step::Privileges))
+        .and_then(|()| map_user(init, uid.as_raw(), gid.as_raw()).map_err(Failure::at(Step::IdMap)))
+        .and_then(|()| channel::send_short(reports.as_fd(), &[GO]).map_err(Failure::at(Step::IdMap)))
+        .and_then(|()| await_start(&reports));
+    match result {
+        Ok(applied) => Ok(Jailed { init, main: main_from_outside(init), reports, applied }),
+        Err(failure) => {
+            // Whatever it was doing, the kernel ends all of its namespace with it.
+            let _ended = kill_process(init, Signal::KILL);
+            let _collected = waitpid(Some(init), WaitOptions::empty());
+            Err(failure)
+        }
+    }
+}
+
+fn namespaces(sandbox: &SandboxSpec, layers: Layers) -> libc::c_int {
+    let mut flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNS;
+    let optional = [
+        (layers.has(Layers::PROCESSES), libc::CLONE_NEWPID),
+        (layers.has(Layers::IPC), libc::CLONE_NEWIPC),
+        (layers.has(Layers::NAMES_SPACE), libc::CLONE_NEWUTS),
+        (layers.has(Layers::NETWORK) && sandbox.network != crate::Network::Open, libc::CLONE_NEWNET),
+    ];
+    flags |= optional.iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, flag)| all | flag);
+    flags
+}
+
+/// Like `fork`, into new namespaces: `None` in the new process.
+fn clone_into_namespaces(flags: libc::c_int) -> io::Result<Option<Pid>> {
+    #[allow(unsafe_code, reason = "clone into namespaces has no safe wrapper")]
+    // SAFETY: without a stack and without shared memory this is a fork. The launcher has a single thread, so no lock is
+    // held by a thread that does not exist in the new process.
+    let result = unsafe { libc::syscall(libc::SYS_clone, flags | libc::SIGCHLD, 0_usize, 0_usize, 0_usize, 0_usize) };
+    match i32::try_from(result) {
+        Ok(0) => Ok(None),
+        Ok(pid) if pid > 0 => Ok(Pid::from_raw(pid)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Gives the first process one user and one group, by the numbers they have outside.
+fn map_user(init: Pid, uid: u32, gid: u32) -> io::Result<()> {
+    let folder = format!("/proc/{}", init.as_raw_nonzero());
+    // An unprivileged map of groups takes this; and groups have been settled before in every case.
+    fs::write(format!("{folder}/setgroups"), "deny")?;
+    fs::write(format!("{folder}/gid_map"), format!("{gid} {gid} 1"))?;
+    fs::write(format!("{folder}/uid_map"), format!("{uid} {uid} 1"))
+}
+
+/// Waits for the first process's word. The host's own limit on a start bounds this.
+fn await_start(reports: &OwnedFd) -> Result<Applied, Failure> {
+    let mut record = [0; RECORD_BYTES];
+    let received = channel::receive_exact(reports.as_fd(), &mut record, &mut Vec::new());
+    if !received.map_err(Failure::at(Step::Namespaces))? {
+        return Err(Failure::at(Step::Namespaces)(Errno::CONNRESET));
+    }
+    match Record::decode(record) {
+        Ok(Record::Started { applied, .. }) => Ok(applied),
+        Ok(Record::Failed(failure)) => Err(failure),
+        _ => Err(Failure::at(Step::Namespaces)(Errno::BADMSG)),
+    }
+}
+
+/// The main process's id on the host, where it has another number than inside.
+fn main_from_outside(init: Pid) -> i32 {
+    let init = init.as_raw_nonzero().get();
+    let is_main = |pid: &i32| {
+        let mut status = String::new();
+        let read =
+            fs::File::open(format!("/proc/{pid}/status")).and_then(|file| file.take(8192).read_to_string(&mut status));
+        let inside = || status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last();
+        read.is_ok() && inside() == Some(MAIN_INSIDE)
+    };
+    // It may have ended by now; the first process then stands for it in displays.
+    tree::descendants(init).unwrap_or_default().iter().find(|pid| is_main(pid)).copied().unwrap_or(init)
+}

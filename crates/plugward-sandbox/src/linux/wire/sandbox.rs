@@ -1,0 +1,104 @@
+//! The sandbox within the encoded specification.
+//!
+//! Owns one byte layout for both directions. Refuses unknown words: a launcher must never guess what was meant.
+
+use std::path::{Path, PathBuf};
+
+use super::{Malformed, put_count, put_string, take, take_string, take_u32, take_u64};
+use crate::{Level, Limits, Network, SandboxSpec, UserPolicy};
+
+/// Levels by their number on the wire.
+const LEVELS: [Level; 4] = [Level::None, Level::Limited, Level::Partial, Level::Full];
+
+/// Encodes a checked sandbox, so there is no list of hosts.
+pub(in crate::linux) fn put_sandbox(out: &mut Vec<u8>, spec: &SandboxSpec) {
+    out.push(
+        LEVELS.iter().position(|level| *level == spec.level).and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX),
+    );
+    put_paths(out, spec.package_dir.iter().map(PathBuf::as_path));
+    put_paths(out, spec.read_only.iter().map(PathBuf::as_path));
+    put_paths(out, spec.read_write.iter().map(PathBuf::as_path));
+    out.extend_from_slice(&spec.tmp_bytes.to_le_bytes());
+    out.extend_from_slice(&spec.shm_bytes.to_le_bytes());
+    out.push(u8::from(spec.certificates));
+    out.push(match &spec.network {
+        Network::Off => 0,
+        Network::Open => 1,
+        Network::Hosts(_) => u8::MAX,
+    });
+    let Limits { memory_bytes, address_space_bytes, cpu_s, processes, open_files, file_bytes } = spec.limits;
+    for limit in [memory_bytes, address_space_bytes, cpu_s, processes, open_files, file_bytes] {
+        out.push(u8::from(limit.is_some()));
+        out.extend_from_slice(&limit.unwrap_or_default().to_le_bytes());
+    }
+    let (drops, uid, gid) = match spec.user {
+        UserPolicy::Same => (0, 0, 0),
+        UserPolicy::Drop { uid, gid } => (1, uid, gid),
+    };
+    out.push(drops);
+    out.extend_from_slice(&uid.to_le_bytes());
+    out.extend_from_slice(&gid.to_le_bytes());
+}
+
+pub(super) fn take_sandbox(rest: &mut &[u8]) -> Result<SandboxSpec, Malformed> {
+    let level = *LEVELS.get(usize::from(take_u8(rest)?)).ok_or(Malformed)?;
+    let mut package_dir = take_paths(rest)?;
+    if package_dir.len() > 1 {
+        return Err(Malformed);
+    }
+    Ok(SandboxSpec {
+        level,
+        package_dir: package_dir.pop(),
+        read_only: take_paths(rest)?,
+        read_write: take_paths(rest)?,
+        tmp_bytes: take_u64(rest)?,
+        shm_bytes: take_u64(rest)?,
+        certificates: take_flag(rest)?,
+        network: if take_flag(rest)? { Network::Open } else { Network::Off },
+        limits: Limits {
+            memory_bytes: take_limit(rest)?,
+            address_space_bytes: take_limit(rest)?,
+            cpu_s: take_limit(rest)?,
+            processes: take_limit(rest)?,
+            open_files: take_limit(rest)?,
+            file_bytes: take_limit(rest)?,
+        },
+        user: match (take_flag(rest)?, take_u32(rest)?, take_u32(rest)?) {
+            (false, ..) => UserPolicy::Same,
+            (true, uid, gid) => UserPolicy::Drop { uid, gid },
+        },
+    })
+}
+
+fn put_paths<'a>(out: &mut Vec<u8>, paths: impl Iterator<Item = &'a Path>) {
+    let paths: Vec<&Path> = paths.collect();
+    put_count(out, paths.len());
+    for path in paths {
+        put_string(out, path.as_os_str());
+    }
+}
+
+fn take_paths(rest: &mut &[u8]) -> Result<Vec<PathBuf>, Malformed> {
+    let mut paths = Vec::new();
+    for _ in 0..take_u32(rest)? {
+        paths.push(take_string(rest)?.into());
+    }
+    Ok(paths)
+}
+
+fn take_limit(rest: &mut &[u8]) -> Result<Option<u64>, Malformed> {
+    let (given, value) = (take_flag(rest)?, take_u64(rest)?);
+    Ok(given.then_some(value))
+}
+
+pub(super) fn take_u8(rest: &mut &[u8]) -> Result<u8, Malformed> {
+    take::<1>(rest).map(|[byte]| byte)
+}
+
+pub(super) fn take_flag(rest: &mut &[u8]) -> Result<bool, Malformed> {
+    match take_u8(rest)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed),
+    }
+}

@@ -1,0 +1,119 @@
+//! What a level reports, and how one that cannot be reached is refused.
+
+use std::{fs, os::unix::fs::symlink};
+
+use plugward_sandbox::{
+    DiskControl, FileControl, Level, MemoryControl, Network, NetworkControl, ProcessControl, SpawnError, SpawnStep,
+    TreeControl, UserControl, UserPolicy,
+};
+
+use crate::world::{PATIENCE, World, finish, is_root, launcher};
+
+// Requirements 69 and 146: a console shows these fields, so they have to be what the kernel enforces.
+pub(crate) fn report_says_what_is_in_force() {
+    let world = World::new();
+    let launcher = launcher();
+    let own_user = if is_root() { UserControl::Separate } else { UserControl::Same };
+    for level in [Level::Full, Level::Partial, Level::Limited, Level::None] {
+        let spawned = launcher.spawn(&world.attack(level, "stat", &["/"])).unwrap();
+        let report = spawned.process.enforcement().clone();
+        finish(spawned);
+        println!("{level}: missing {:?}, witness {:?}", report.missing, report.witness);
+        assert_eq!(report.level, level);
+        assert_eq!(report.witness.is_some(), level != Level::None);
+        if let Some(witness) = &report.witness {
+            let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+            assert!(witness.starts_with(&format!("ok@{}/", boot.trim())));
+            assert_eq!(report.uid, own_user);
+            assert_eq!(report.mem, MemoryControl::Rlimit);
+        }
+        let (fs, net, tree) = (report.fs, report.net, report.tree);
+        match level {
+            Level::Full => {
+                assert_eq!((fs, net), (FileControl::MountNamespace, NetworkControl::NoneNamespace));
+                assert_eq!((tree, report.pids), (TreeControl::PidNamespace, ProcessControl::UserNamespace));
+                assert_eq!(report.disk, DiskControl::TmpfsAndFileSize);
+            }
+            Level::Partial => {
+                assert_eq!((fs, net), (FileControl::Landlock, NetworkControl::NoneSeccomp));
+                assert_eq!((tree, report.landlock_abi > 0), (TreeControl::Subreaper, true));
+            }
+            _ => assert_eq!((fs, tree), (FileControl::None, TreeControl::Subreaper)),
+        }
+    }
+}
+
+// Requirement 146: a weaker run is never what happens when something is missing.
+pub(crate) fn what_cannot_be_enforced_does_not_start() {
+    let world = World::new();
+    let marker = world.path("data/ran");
+    let mut spec = world.spec(Level::Full, "/bin/sh", &["-c", &format!("touch {marker}")]);
+    let sandbox = spec.sandbox.as_mut().unwrap();
+    sandbox.network = Network::Hosts(vec!["api.test".to_owned()]);
+    let error = launcher().spawn(&spec).unwrap_err();
+    assert!(matches!(error, SpawnError::InvalidSandbox { field: "network", .. }), "{error}");
+    spec.sandbox.as_mut().unwrap().network = Network::Off;
+    spec.sandbox.as_mut().unwrap().read_only.push(world.root.join("missing"));
+    launcher().spawn(&spec).unwrap_err();
+    assert!(!fs::exists(&marker).unwrap(), "the plugin ran without its sandbox");
+    // Positive control: with what it asks for it runs.
+    spec.sandbox.as_mut().unwrap().read_only.pop();
+    finish(launcher().spawn(&spec).unwrap());
+    assert!(fs::exists(&marker).unwrap());
+}
+
+/// A person has to read which path it was, and what to do.
+pub(crate) fn errors_name_the_path_and_the_fix() {
+    let world = World::new();
+    symlink("/etc", world.root.join("data/planted")).unwrap();
+    let planted = world.root.join("data/planted");
+    let missing = world.root.join("missing");
+    for level in [Level::Full, Level::Partial] {
+        let mut spec = world.attack(level, "stat", &["/"]);
+        spec.sandbox.as_mut().unwrap().read_write.push(planted.clone());
+        let error = launcher().spawn(&spec).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(planted.to_str().unwrap()) && text.contains("symbolic link"), "{text}");
+        let mut spec = world.attack(level, "stat", &["/"]);
+        spec.sandbox.as_mut().unwrap().read_only.push(missing.clone());
+        let error = launcher().spawn(&spec).unwrap_err();
+        assert_eq!(error.step(), SpawnStep::Sandbox);
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "sandbox level `{level}` is not possible: a readable path cannot be put in force at `{}`: no such file or \
+                 directory; it has to exist and to be a file or folder",
+                missing.display()
+            )
+        );
+        let mut spec = world.attack(level, "stat", &["/"]);
+        spec.executable = missing.clone();
+        let error = launcher().spawn(&spec).unwrap_err().to_string();
+        assert!(error.contains(missing.to_str().unwrap()), "{error}");
+    }
+}
+
+// Requirement 86: root never becomes the plugin, and only root can make it somebody else.
+pub(crate) fn root_needs_a_user_for_the_plugin() {
+    let world = World::new();
+    let wrong = if is_root() { UserPolicy::Same } else { UserPolicy::Drop { uid: 61_777, gid: 61_777 } };
+    for level in [Level::Full, Level::Partial, Level::Limited] {
+        let mut spec = world.spec(level, "/bin/sh", &["-c", "touch made; exec /usr/bin/id -u"]);
+        let right = spec.sandbox.clone();
+        spec.sandbox.as_mut().unwrap().user = wrong;
+        let error = launcher().spawn(&spec).unwrap_err().to_string();
+        assert!(error.contains("the plugin's own user"), "{error}");
+        spec.sandbox = right;
+        let spawned = launcher().spawn(&spec).unwrap();
+        let seen = finish(spawned).stdout.trim().to_owned();
+        let expected = match crate::world::plugin_user() {
+            UserPolicy::Same => rustix::process::getuid().as_raw(),
+            UserPolicy::Drop { uid, .. } => uid,
+        };
+        assert_eq!(seen, expected.to_string(), "{level}");
+        let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(world.root.join("data/made")).unwrap());
+        assert_eq!(owner, expected, "{level}: what it writes is its own");
+        fs::remove_file(world.root.join("data/made")).unwrap();
+    }
+    let _patience = PATIENCE;
+}

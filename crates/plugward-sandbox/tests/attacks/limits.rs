@@ -1,0 +1,110 @@
+//! The end of a confined plugin: by order, by limit, with its launcher, and against its will.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use plugward_sandbox::{ExitReport, Level, MainExit, Spawned};
+
+use crate::world::{PATIENCE, World, finish, launcher};
+
+const SIGKILL: i32 = 9;
+const SIGXCPU: i32 = 24;
+const LEVELS: [Level; 2] = [Level::Full, Level::Partial];
+
+/// Starts three daemons that ignore every request, tells so, and goes on.
+const DAEMONS: &str = "for i in 1 2 3; do (setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' \
+                       >/dev/null 2>&1 </dev/null &); done; echo ready; trap '' TERM; while :; do sleep 1; done";
+
+fn first_line(stdout: std::os::fd::OwnedFd) -> (String, File) {
+    let mut pipe = File::from(stdout);
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while pipe.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        line.push(byte[0]);
+    }
+    (String::from_utf8(line).unwrap(), pipe)
+}
+
+fn descendants(launcher: u32) -> usize {
+    let text = Command::new("ps").args(["-e", "-o", "sid="]).output().unwrap().stdout;
+    String::from_utf8(text).unwrap().lines().filter(|line| line.trim() == launcher.to_string()).count()
+}
+
+fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "still waiting for: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+// Requirement 97: the end of the tree does not depend on what its processes do.
+pub(crate) fn daemons_end_with_their_namespace() {
+    let world = World::new();
+    for level in LEVELS {
+        let spawned = launcher().spawn(&world.spec(level, "/bin/sh", &["-c", DAEMONS])).unwrap();
+        let Spawned { stdin, stdout, stderr: _stderr, process } = spawned;
+        let (line, _pipe) = first_line(stdout);
+        assert_eq!(line, "ready");
+        drop(stdin);
+        let ExitReport { main, tree_gone, leftovers_killed } = process.stop_blocking(PATIENCE).unwrap();
+        assert_eq!((main, tree_gone), (MainExit::Signal(SIGKILL), true), "{level}");
+        assert!(leftovers_killed >= 3, "{level}: {leftovers_killed}");
+        // Positive control of the other kind: a main process that ends by itself leaves them, and they end too.
+        let script = DAEMONS.replace("trap '' TERM; while :; do sleep 1; done", "exit 5");
+        let spawned = launcher().spawn(&world.spec(level, "/bin/sh", &["-c", &script])).unwrap();
+        let Spawned { stdin: _stdin, stdout: _stdout, stderr: _stderr, process } = spawned;
+        let report = process.wait_blocking(PATIENCE).unwrap();
+        assert_eq!((report.main, report.tree_gone), (MainExit::Code(5), true), "{level}");
+        assert!(report.leftovers_killed >= 3, "{level}: {report:?}");
+    }
+}
+
+// Threat 53: a plugin that kills what holds it would be free of it.
+pub(crate) fn first_process_and_launcher_cannot_be_killed() {
+    let world = World::new();
+    let script =
+        "kill -9 1 2>/dev/null; kill -9 $PPID 2>/dev/null; kill -STOP $PPID 2>/dev/null; sleep 0.2; echo alive; read _";
+    for level in LEVELS {
+        let spawned = launcher().spawn(&world.spec(level, "/bin/sh", &["-c", script])).unwrap();
+        let Spawned { stdin, stdout, stderr: _stderr, process } = spawned;
+        let (line, _pipe) = first_line(stdout);
+        assert_eq!(line, "alive", "{level}");
+        drop(stdin);
+        let report = process.wait_blocking(PATIENCE).unwrap();
+        assert_eq!((report.main, report.tree_gone), (MainExit::Code(1), true), "{level}: {report:?}");
+    }
+}
+
+// Requirement 93: a plugin that only burns time ends, and the report names the signal of that limit.
+pub(crate) fn processor_time_ends() {
+    let world = World::new();
+    for level in [Level::Full, Level::Limited] {
+        let mut spec = world.spec(level, "/bin/sh", &["-c", "while :; do :; done"]);
+        spec.sandbox.as_mut().unwrap().limits.cpu_s = Some(1);
+        let outcome = finish(launcher().spawn(&spec).unwrap());
+        // The hard limit kills at once where the soft one is the same.
+        assert!(matches!(outcome.main, MainExit::Signal(SIGXCPU | SIGKILL)), "{level}: {outcome:?}");
+    }
+}
+
+// Requirement 97: a launcher that is killed takes the whole namespace along.
+pub(crate) fn killed_host_side_leaves_nothing() {
+    let world = World::new();
+    let spawned = launcher().spawn(&world.spec(Level::Full, "/bin/sh", &["-c", DAEMONS])).unwrap();
+    let Spawned { stdin: _stdin, stdout, stderr: _stderr, process } = spawned;
+    let (line, _pipe) = first_line(stdout);
+    assert_eq!(line, "ready");
+    let launcher = process.launcher_pid();
+    let main = process.pid();
+    assert!(fs::exists(format!("/proc/{main}")).unwrap() && descendants(launcher) >= 2, "control: it runs");
+    assert!(Command::new("/bin/kill").args(["-9", &launcher.to_string()]).status().unwrap().success());
+    wait_for("the main process is gone", || !fs::exists(format!("/proc/{main}")).unwrap());
+    wait_for("nothing of its session is left", || descendants(launcher) <= 1);
+    assert!(process.wait_blocking(PATIENCE).is_some());
+}

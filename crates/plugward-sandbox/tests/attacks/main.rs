@@ -1,0 +1,103 @@
+//! Attacks on the sandbox, made for real from inside it, each with a control that shows that it works without one.
+//!
+//! Owns a small runner: this binary is also the launcher, a launcher without one layer, and the attacking program, which
+//! all need the first lines of `main`. When it runs as root it runs everything a second time as an ordinary user. Refuses
+//! counting an attack that could not be made: without a working control a row is shown as not tried.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::panic,
+    reason = "a test without the standard harness is not seen as one by the lints"
+)]
+
+mod layers;
+mod levels;
+mod limits;
+mod probe;
+mod runtimes;
+mod table;
+mod world;
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::{Command, ExitCode},
+};
+
+/// A test and its name, as shown and as filtered.
+type Test = (&'static str, fn());
+
+macro_rules! tests {
+    ($($module:ident :: $name:ident),* $(,)?) => {
+        &[$((concat!(stringify!($module), "::", stringify!($name)), $module::$name as fn())),*]
+    };
+}
+
+const TESTS: &[Test] = tests![
+    table::every_attack_is_stopped_where_the_level_claims_it,
+    layers::leaving_out_any_layer_is_noticed,
+    layers::witness_refuses_a_level_that_lacks_a_layer,
+    levels::report_says_what_is_in_force,
+    levels::what_cannot_be_enforced_does_not_start,
+    levels::errors_name_the_path_and_the_fix,
+    levels::root_needs_a_user_for_the_plugin,
+    limits::daemons_end_with_their_namespace,
+    limits::first_process_and_launcher_cannot_be_killed,
+    limits::processor_time_ends,
+    limits::killed_host_side_leaves_nothing,
+    runtimes::shells_and_interpreters_start,
+    runtimes::static_program_needs_nothing,
+    runtimes::links_are_followed_and_made_again,
+    runtimes::plugin_sees_only_what_it_was_given,
+    runtimes::open_network_is_open,
+    runtimes::cost_of_a_start,
+];
+
+/// The ordinary user of the second run. Not `nobody`, who may own things on a machine.
+const ORDINARY_UID: u32 = 61_500;
+
+fn main() -> ExitCode {
+    plugward_sandbox::launcher_main_if_requested();
+    world::launch_without_if_requested();
+    if probe::run_if_requested() {
+        return ExitCode::SUCCESS;
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let selected: Vec<&Test> =
+        TESTS.iter().filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str()))).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        selected.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let user = if world::is_root() { "root" } else { "ordinary user" };
+    let (mut passed, mut failed) = (0, Vec::new());
+    for (name, test) in selected {
+        match catch_unwind(AssertUnwindSafe(test)) {
+            Ok(()) => {
+                passed += 1;
+                println!("test {name} (as {user}) ... ok");
+            }
+            Err(_) => {
+                failed.push(name);
+                println!("test {name} (as {user}) ... FAILED");
+            }
+        }
+    }
+    println!("\ntest result (as {user}): {passed} passed; {} failed {failed:?}", failed.len());
+    let again = !world::is_root() || run_as_ordinary_user(&arguments);
+    if failed.is_empty() && again { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Everything once more without the rights of root, from a copy that an ordinary user can execute.
+fn run_as_ordinary_user(arguments: &[String]) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("attacks");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = Command::new(program);
+    command.args(arguments).uid(ORDINARY_UID).gid(ORDINARY_UID).current_dir("/").env_remove("TMPDIR").env("HOME", "/");
+    command.status().unwrap().success()
+}

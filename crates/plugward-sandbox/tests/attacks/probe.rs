@@ -1,0 +1,341 @@
+//! The attacking program: one attack per run, named by its argument.
+//!
+//! Owns doing each attack for real. Refuses judging: it prints `ok` or the number of the error, and the test decides what
+//! was to be expected.
+
+#![allow(unsafe_code, reason = "attacks make the calls that no safe wrapper makes")]
+
+use std::{
+    ffi::CString,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    mem,
+    os::{
+        fd::AsRawFd,
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::{PermissionsExt, symlink},
+            net::{SocketAddr, UnixStream},
+        },
+    },
+    process::Command,
+    ptr,
+};
+
+/// First argument that makes the test binary the attacker.
+pub(crate) const PROBE: &str = "probe";
+
+/// Runs one attack if this process was started for it.
+pub(crate) fn run_if_requested() -> bool {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [mode, attack, rest @ ..] = arguments.as_slice() else { return false };
+    if mode != PROBE {
+        return false;
+    }
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    match attack_named(attack, &rest) {
+        Ok(()) => println!("ok"),
+        Err(error) => println!("{}", error.raw_os_error().unwrap_or(-1)),
+    }
+    true
+}
+
+fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
+    let first = arguments.first().copied().unwrap_or("");
+    let second = arguments.get(1).copied().unwrap_or("");
+    match attack {
+        "read" => File::open(first)?.read(&mut [0; 16]).map(drop),
+        "stat" => fs::metadata(first).map(drop),
+        "list" => fs::read_dir(first)?.next().transpose().map(drop),
+        "readlink" => fs::read_link(first).map(drop),
+        "append" => OpenOptions::new().append(true).open(first)?.write_all(b"#\n"),
+        "create" => File::create(first).map(drop),
+        "rename" => fs::rename(first, second).and_then(|()| fs::rename(second, first)),
+        "read-through-link" => {
+            let _replaced = fs::remove_file(second);
+            symlink(first, second)?;
+            fs::read(second).map(drop)
+        }
+        "hard-link" => {
+            let _replaced = fs::remove_file(second);
+            fs::hard_link(first, second)
+        }
+        "chmod" => fs::set_permissions(first, fs::Permissions::from_mode(0o666)),
+        "fchmod" => File::open(first)?.set_permissions(fs::Permissions::from_mode(0o666)),
+        "touch" => touch(first),
+        "set-attribute" => set_attribute(first),
+        "watch" => watch(first),
+        "trace" => trace(number(first)),
+        "read-memory" => read_memory(number(first)),
+        "signal" => call(libc::SYS_kill, &[number(first), 0]),
+        "prlimit" => call(libc::SYS_prlimit64, &[number(first), libc::RLIMIT_NOFILE as usize, 0, 0]),
+        "renice" => call(libc::SYS_setpriority, &[0, number(first), 19]),
+        "connect-unix" => UnixStream::connect(first).map(drop),
+        "connect-abstract" => UnixStream::connect_addr(&SocketAddr::from_abstract_name(first)?).map(drop),
+        "connect-tcp" => std::net::TcpStream::connect(("127.0.0.1", number(first) as u16)).map(drop),
+        "connect-tcp-mapped" => std::net::TcpStream::connect(("::ffff:127.0.0.1", number(first) as u16)).map(drop),
+        "send-fast-open" => send_fast_open(number(first) as u16),
+        "send-udp" => {
+            std::net::UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", ("127.0.0.1", number(first) as u16)).map(drop)
+        }
+        "socket" => call(libc::SYS_socket, &[number(first), number(second), number(arguments.get(2).unwrap_or(&"0"))]),
+        "io-uring" => call(libc::SYS_io_uring_setup, &[1, [0_u64; 32].as_mut_ptr().addr()]),
+        "userfaultfd" => call(libc::SYS_userfaultfd, &[1]),
+        "keyring" => call(libc::SYS_keyctl, &[0, usize::MAX - 3, 1]),
+        "bpf" => call(libc::SYS_bpf, &[0, [0_u32, 4, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0].map(|_| 0).as_ptr().addr(), 0]),
+        "user-namespace" => call(libc::SYS_unshare, &[libc::CLONE_NEWUSER as usize]),
+        "clone-namespace" => clone_namespace(),
+        "clone3" => clone3(),
+        "x32" => call(0x4000_0000 | 39, &[]),
+        "personality" => call(libc::SYS_personality, &[0x0040_0000]),
+        "open-pid" => call(libc::SYS_pidfd_open, &[number(first), 0]),
+        "type" => type_into(0),
+        "type-upper" => type_into(1 << 32),
+        "execute" => execute_copy(first),
+        "map-executable" => map_executable(first),
+        "fork" => fork_many(number(first)),
+        "allocate" => allocate(number(first)),
+        "open-many" => open_many(number(first)),
+        "fill" => fill(first, number(second)),
+        "shared-memory" => call(libc::SYS_shmget, &[number(first), 1, 0]),
+        "host-name" => state(
+            fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| uname(), |name| name.trim().to_owned())
+                == first,
+        ),
+        "namespace" => state(fs::read_link(format!("/proc/self/ns/{first}"))?.to_string_lossy() == second),
+        "capability" => state(capabilities() != 0),
+        "new-privileges" => state(prctl(libc::PR_GET_NO_NEW_PRIVS) != 1),
+        "bounding-set" => state(prctl2(libc::PR_CAPBSET_READ, 21) == 1),
+        "core-image" => state(core_limit() > 1),
+        "unfiltered" => state(prctl(libc::PR_GET_SECCOMP) != 2),
+        other => panic!("no attack is called {other}"),
+    }
+}
+
+/// A state that an attacker wants to find.
+fn state(found: bool) -> io::Result<()> {
+    if found { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
+}
+
+fn number(text: &str) -> usize {
+    text.parse().unwrap()
+}
+
+fn call(number: i64, arguments: &[usize]) -> io::Result<()> {
+    let argument = |position: usize| arguments.get(position).copied().unwrap_or(0);
+    // SAFETY: pointers among the arguments lead to memory of the caller that is large enough for the call.
+    let result =
+        unsafe { libc::syscall(number, argument(0), argument(1), argument(2), argument(3), argument(4), argument(5)) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn prctl(option: i32) -> i32 {
+    prctl2(option, 0)
+}
+
+fn prctl2(option: i32, argument: u64) -> i32 {
+    // SAFETY: the options used here take numbers.
+    unsafe { libc::prctl(option, argument, 0, 0, 0) }
+}
+
+fn path(text: &str) -> CString {
+    CString::new(text).unwrap()
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn touch(file: &str) -> io::Result<()> {
+    // SAFETY: a null time means now; the path is NUL-terminated.
+    check(unsafe { libc::utimensat(libc::AT_FDCWD, path(file).as_ptr(), ptr::null(), 0) })
+}
+
+fn set_attribute(file: &str) -> io::Result<()> {
+    // SAFETY: names are NUL-terminated and the value has the length given.
+    check(unsafe { libc::setxattr(path(file).as_ptr(), c"user.plugward".as_ptr(), c"1".as_ptr().cast(), 1, 0) })
+}
+
+fn watch(file: &str) -> io::Result<()> {
+    // SAFETY: the path is NUL-terminated.
+    check(unsafe { libc::inotify_add_watch(libc::inotify_init1(0), path(file).as_ptr(), libc::IN_OPEN) })
+}
+
+fn trace(pid: usize) -> io::Result<()> {
+    const SEIZE: usize = 0x4206;
+    call(libc::SYS_ptrace, &[SEIZE, pid, 0, 0])
+}
+
+fn read_memory(pid: usize) -> io::Result<()> {
+    let mut byte = [0_u8; 1];
+    let local = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    // Any mapped address will do; the first one of the process tells that its memory can be read.
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let start = usize::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap();
+    let remote = libc::iovec { iov_base: ptr::with_exposed_provenance_mut(start), iov_len: 1 };
+    call(libc::SYS_process_vm_readv, &[pid, (&raw const local).addr(), 1, (&raw const remote).addr(), 1, 0])
+}
+
+fn send_fast_open(port: u16) -> io::Result<()> {
+    // SAFETY: plain calls on a socket; the address has the size given.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+        check(socket)?;
+        let mut address: libc::sockaddr_in = mem::zeroed();
+        address.sin_family = libc::AF_INET as u16;
+        address.sin_port = port.to_be();
+        address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+        let size = size_of::<libc::sockaddr_in>() as u32;
+        let sent = libc::sendto(socket, c"x".as_ptr().cast(), 1, libc::MSG_FASTOPEN, (&raw const address).cast(), size);
+        check(sent as i32)
+    }
+}
+
+/// Waits for a child of a raw call, which ends at once.
+fn ended(pid: i64) -> io::Result<()> {
+    if pid == 0 {
+        // SAFETY: ends the copy of this process.
+        unsafe { libc::_exit(0) }
+    }
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the status is not asked for.
+    unsafe { libc::waitpid(pid as i32, ptr::null_mut(), 0) };
+    Ok(())
+}
+
+fn clone_namespace() -> io::Result<()> {
+    // SAFETY: a fork by another name; the child ends at once.
+    ended(unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0) })
+}
+
+fn clone3() -> io::Result<()> {
+    let mut arguments = [0_u64; 11];
+    arguments[0] = libc::CLONE_NEWUSER as u64;
+    arguments[4] = libc::SIGCHLD as u64;
+    // SAFETY: as above; the structure has the size given.
+    ended(unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments)) })
+}
+
+fn type_into(upper: u64) -> io::Result<()> {
+    let (byte, terminal) = (b'x', pseudo_terminal());
+    match call(libc::SYS_ioctl, &[terminal as usize, (libc::TIOCSTI | upper) as usize, (&raw const byte).addr()]) {
+        // The driver was reached and wants a terminal of this session: a terminal of the user's would have obeyed.
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::EPERM)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Standard input, which is a pipe: the driver says so, the filter does not let it come to that.
+fn pseudo_terminal() -> i32 {
+    io::stdin().as_raw_fd()
+}
+
+fn execute_copy(target: &str) -> io::Result<()> {
+    let _replaced = fs::remove_file(target);
+    fs::copy(
+        std::env::current_exe().or_else(|_| Ok::<_, io::Error>(std::env::args_os().next().unwrap().into()))?,
+        target,
+    )?;
+    fs::set_permissions(target, fs::Permissions::from_mode(0o755)).or_else(|error| {
+        // Where permissions cannot be set, those of the copied file have been taken over with the copy.
+        if error.raw_os_error() == Some(libc::EPERM) { Ok(()) } else { Err(error) }
+    })?;
+    Command::new(target).args([PROBE, "stat", "/"]).output().map(drop)
+}
+
+fn map_executable(target: &str) -> io::Result<()> {
+    let _replaced = fs::remove_file(target);
+    fs::write(target, [0xc3; 4096])?;
+    let file = File::open(target)?;
+    // SAFETY: a mapping of an open file that nothing else uses.
+    let mapped = unsafe {
+        libc::mmap(ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+    };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn fork_many(count: usize) -> io::Result<()> {
+    let mut children = Vec::new();
+    let mut result = Ok(());
+    for _ in 0..count {
+        // SAFETY: this process has one thread; the child only waits for its end.
+        match unsafe { libc::fork() } {
+            0 => loop {
+                // SAFETY: waits for a signal.
+                unsafe { libc::pause() };
+            },
+            pid if pid > 0 => children.push(pid),
+            _ => {
+                result = Err(io::Error::last_os_error());
+                break;
+            }
+        }
+    }
+    for pid in children {
+        // SAFETY: children of this process that have not been collected.
+        unsafe {
+            libc::kill(pid, libc::SIGKILL);
+            libc::waitpid(pid, ptr::null_mut(), 0);
+        }
+    }
+    result
+}
+
+fn allocate(bytes: usize) -> io::Result<()> {
+    // SAFETY: a private anonymous mapping.
+    let mapped = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn open_many(count: usize) -> io::Result<()> {
+    let mut files = Vec::new();
+    for _ in 0..count {
+        files.push(File::open("/dev/null")?);
+    }
+    Ok(())
+}
+
+fn fill(target: &str, bytes: usize) -> io::Result<()> {
+    // The limit on file sizes also sends a signal, whose default is the end of the process.
+    // SAFETY: sets a disposition.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let result = File::create(target).and_then(|mut file| {
+        let block = [0; 65_536];
+        for _ in 0..bytes / block.len() {
+            file.write_all(&block)?;
+        }
+        Ok(())
+    });
+    let _left_behind = fs::remove_file(target);
+    result
+}
+
+fn uname() -> String {
+    // SAFETY: the structure is plain bytes, filled by the call.
+    let name = unsafe {
+        let mut name: libc::utsname = mem::zeroed();
+        libc::uname(&raw mut name);
+        name.nodename
+    };
+    name.iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte as u8)).collect()
+}
+
+fn capabilities() -> u64 {
+    let sets = rustix::thread::capabilities(None).unwrap();
+    sets.effective.bits() | sets.permitted.bits() | sets.inheritable.bits()
+}
+
+fn core_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Core).current.unwrap_or(u64::MAX)
+}

@@ -1,0 +1,206 @@
+//! What the attacks are aimed at, and the sandbox between: all real, all ours.
+//!
+//! Owns a folder with a package, a plugin's data and another plugin's, a user's secret, services on every kind of socket,
+//! and a canary process of the plugin's user. Refuses the user's own files as targets.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::Read,
+    net::{TcpListener, UdpSocket},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::PermissionsExt,
+            net::{SocketAddr, UnixListener},
+            process::CommandExt,
+        },
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use plugward_sandbox::{
+    LAUNCH_ARGUMENT, LaunchSpec, Launcher, Level, MainExit, SandboxSpec, Spawned, StopGrace, UserPolicy, system_paths,
+};
+
+use crate::probe::PROBE;
+
+/// Bound for things that take milliseconds on an idle machine; generous for a loaded one.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// First argument that makes this binary a launcher without one layer.
+pub(crate) const WITHOUT: &str = "launch-without";
+/// User of the plugins of a host that runs as root.
+const PLUGIN_UID: u32 = 61_001;
+
+pub(crate) struct World {
+    pub(crate) root: PathBuf,
+    pub(crate) tcp: TcpListener,
+    pub(crate) udp: UdpSocket,
+    pub(crate) abstract_name: String,
+    pub(crate) shared_memory_key: i32,
+    canary: Child,
+    _listeners: [UnixListener; 2],
+    _folder: tempfile::TempDir,
+    _shared_file: tempfile::NamedTempFile,
+    pub(crate) shared_path: PathBuf,
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The user of plugins in these tests: their own where the host is root, the host's otherwise.
+pub(crate) fn plugin_user() -> UserPolicy {
+    if is_root() { UserPolicy::Drop { uid: PLUGIN_UID, gid: PLUGIN_UID } } else { UserPolicy::Same }
+}
+
+fn open_to_all(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("plugward-attacks-").tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        open_to_all(&root, 0o755);
+        for name in ["package", "data", "other", "home", "other/data"] {
+            fs::create_dir(root.join(name)).unwrap();
+            open_to_all(&root.join(name), 0o777);
+        }
+        for name in ["package/main.py", "other/data/file", "home/secret"] {
+            fs::write(root.join(name), "canary\n").unwrap();
+            open_to_all(&root.join(name), 0o666);
+        }
+        fs::copy(std::env::current_exe().unwrap(), root.join("package/probe")).unwrap();
+        open_to_all(&root.join("package/probe"), 0o755);
+        let named = UnixListener::bind(root.join("home/socket")).unwrap();
+        open_to_all(&root.join("home/socket"), 0o777);
+        let abstract_name = format!("plugward-attacks-{}", std::process::id());
+        let unnamed = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&abstract_name).unwrap()).unwrap();
+        let mut canary = Command::new("/bin/sleep");
+        canary.arg("600").stdin(Stdio::null()).env("SECRET", "canary");
+        if is_root() {
+            canary.uid(PLUGIN_UID).gid(PLUGIN_UID);
+        }
+        let shared_file = tempfile::Builder::new().tempfile_in("/dev/shm").unwrap();
+        open_to_all(shared_file.path(), 0o666);
+        Self {
+            tcp: TcpListener::bind("127.0.0.1:0").unwrap(),
+            udp: UdpSocket::bind("127.0.0.1:0").unwrap(),
+            abstract_name,
+            shared_memory_key: make_shared_memory(),
+            canary: canary.spawn().unwrap(),
+            _listeners: [named, unnamed],
+            shared_path: shared_file.path().to_owned(),
+            _shared_file: shared_file,
+            _folder: folder,
+            root,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.root.join(name).to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn canary(&self) -> String {
+        self.canary.id().to_string()
+    }
+
+    /// The sandbox of the plugin under attack.
+    pub(crate) fn sandbox(&self, level: Level) -> SandboxSpec {
+        SandboxSpec {
+            package_dir: Some(self.root.join("package")),
+            read_only: system_paths(),
+            read_write: vec![self.root.join("data")],
+            user: plugin_user(),
+            ..SandboxSpec::new(level)
+        }
+    }
+
+    /// A program in the world, unconfined for level `none`.
+    pub(crate) fn spec(&self, level: Level, executable: &str, arguments: &[&str]) -> LaunchSpec {
+        let argv = [executable].iter().chain(arguments).map(OsString::from).collect();
+        LaunchSpec {
+            executable: executable.into(),
+            argv,
+            cwd: self.root.join("data"),
+            env: vec![("PATH".into(), "/usr/bin:/bin".into()), ("HOME".into(), self.root.join("data").into())],
+            stop: StopGrace { term_after: Duration::from_millis(300), kill_after: Duration::from_millis(300) },
+            sandbox: (level != Level::None).then(|| self.sandbox(level)),
+        }
+    }
+
+    /// One attack.
+    pub(crate) fn attack(&self, level: Level, attack: &str, arguments: &[&str]) -> LaunchSpec {
+        let probe = self.path("package/probe");
+        self.spec(level, &probe, &[&[PROBE, attack], arguments].concat())
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ended = self.canary.kill();
+        let _collected = self.canary.wait();
+        remove_shared_memory(self.shared_memory_key);
+    }
+}
+
+/// What a program printed and how it ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) main: MainExit,
+}
+
+/// Waits for the end of a program whose stdin is closed.
+pub(crate) fn finish(spawned: Spawned) -> Outcome {
+    let Spawned { stdin, stdout, stderr, process } = spawned;
+    drop(stdin);
+    let mut outcome = Outcome { stdout: String::new(), stderr: String::new(), main: MainExit::Unknown };
+    File::from(stdout).read_to_string(&mut outcome.stdout).unwrap();
+    File::from(stderr).read_to_string(&mut outcome.stderr).unwrap();
+    let report = process.wait_blocking(PATIENCE).unwrap();
+    assert!(report.tree_gone);
+    outcome.main = report.main;
+    outcome
+}
+
+pub(crate) fn launcher() -> Launcher {
+    Launcher::current_exe().unwrap()
+}
+
+pub(crate) fn launcher_without(layer: &str) -> Launcher {
+    Launcher::at(std::env::current_exe().unwrap(), [WITHOUT, layer])
+}
+
+/// Runs as the launcher without a layer if asked to.
+pub(crate) fn launch_without_if_requested() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [mode, layer] = arguments.as_slice()
+        && mode == WITHOUT
+    {
+        plugward_sandbox::launcher_main_without(layer);
+    }
+    // The same program, the usual launcher.
+    debug_assert_ne!(WITHOUT, LAUNCH_ARGUMENT);
+}
+
+fn make_shared_memory() -> i32 {
+    let key = 0x5057_0000 | (std::process::id() as i32 & 0xffff);
+    #[allow(unsafe_code, reason = "System V calls have no safe wrapper")]
+    // SAFETY: the call takes numbers.
+    let id = unsafe { libc::shmget(key, 4096, libc::IPC_CREAT | 0o666) };
+    assert!(id >= 0);
+    key
+}
+
+fn remove_shared_memory(key: i32) {
+    #[allow(unsafe_code, reason = "System V calls have no safe wrapper")]
+    // SAFETY: the calls take numbers; removing takes no structure.
+    unsafe {
+        libc::shmctl(libc::shmget(key, 0, 0), libc::IPC_RMID, std::ptr::null_mut());
+    }
+}
