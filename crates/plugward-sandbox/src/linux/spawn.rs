@@ -291,7 +291,7 @@ fn subject(spec: &LaunchSpec, sandbox: &SandboxSpec, failure: Failure) -> Option
     let position = usize::from(failure.subject);
     match failure.step {
         Step::Readable => sandbox.readable().nth(position).map(Path::to_owned),
-        Step::Writable | Step::Ownership => sandbox.read_write.get(position).cloned(),
+        Step::Writable | Step::Ownership | Step::Nested => sandbox.read_write.get(position).cloned(),
         Step::Executable => Some(spec.executable.clone()),
         _ => None,
     }

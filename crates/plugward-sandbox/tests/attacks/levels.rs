@@ -93,6 +93,21 @@ pub(crate) fn errors_name_the_path_and_the_fix() {
     }
 }
 
+/// Landlock adds rights up, so a data folder inside the package could hold programs; a file tree of its own can do better.
+pub(crate) fn partial_refuses_folders_within_each_other() {
+    let world = World::new();
+    fs::create_dir(world.root.join("package/cache")).unwrap();
+    let dropped = world.path("package/cache/dropped");
+    let mut spec = world.attack(Level::Partial, "execute", &[&dropped]);
+    spec.sandbox.as_mut().unwrap().read_write.push(world.root.join("package/cache"));
+    let error = launcher().spawn(&spec).unwrap_err().to_string();
+    assert!(error.contains("Landlock cannot take back") && error.contains("package/cache"), "{error}");
+    spec.sandbox.as_mut().unwrap().level = Level::Full;
+    assert_eq!(finish(launcher().spawn(&spec).unwrap()).stdout.trim(), libc::EACCES.to_string());
+    // Control: it was written, so the only thing refused is executing it.
+    assert!(fs::exists(dropped).unwrap());
+}
+
 // Requirement 86: root never becomes the plugin, and only root can make it somebody else.
 pub(crate) fn root_needs_a_user_for_the_plugin() {
     let world = World::new();

@@ -42,6 +42,7 @@ const TESTS: &[Test] = tests![
     levels::report_says_what_is_in_force,
     levels::what_cannot_be_enforced_does_not_start,
     levels::errors_name_the_path_and_the_fix,
+    levels::partial_refuses_folders_within_each_other,
     levels::root_needs_a_user_for_the_plugin,
     levels::without_namespaces_full_is_refused_and_partial_works,
     limits::daemons_end_with_their_namespace,
