@@ -202,7 +202,7 @@ impl Applied {
     }
 }
 
-/// Landlock versions from which a right is known to it.
+/// Landlock version from which signals and Unix sockets without a path are known to it.
 const LANDLOCK_SCOPES_ABI: u8 = 6;
 
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
@@ -266,12 +266,13 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
     }
     let abi = applied.landlock_abi();
     let spaces = applied.has(Applied::MOUNTS);
-    let facts: [(bool, &str); 9] = [
+    let facts: [(bool, &str); 10] = [
         (!applied.has(Applied::NO_SOCKETS), "network isolation"),
         (!spaces && abi == 0, "file system isolation"),
         (!spaces && abi > 0, "hiding that files exist"),
         (!applied.has(Applied::PROCESSES), "process namespace"),
         (!spaces && abi < LANDLOCK_SCOPES_ABI, "signals to the user's other processes"),
+        (!applied.has(Applied::NO_SOCKETS) && abi < LANDLOCK_SCOPES_ABI, "the user's Unix sockets without a path"),
         (spaces && abi == 0, "Landlock as a second layer"),
         (spaces && !applied.has(Applied::PROC), "/proc inside the sandbox"),
         (!applied.has(Applied::PROCESS_LIMIT), "limit on processes"),

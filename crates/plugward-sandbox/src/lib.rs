@@ -14,6 +14,8 @@
 //! host  --spawn-->  launcher (single thread, own session, subreaper)  --fork, exec-->  plugin (own process group)
 //!   |                  |                                                                  |
 //!   +--control socket--+              host <------- stdin, stdout, stderr pipes ----------+
+//!
+//!                      launcher  --clone-->  first process of its namespaces  --fork, exec-->  plugin at level full
 //! ```
 //!
 //! The launcher is the host's own executable, started again with [`LAUNCH_ARGUMENT`]. It is where the isolation
@@ -24,13 +26,28 @@
 //!
 //! A program that uses [`Launcher::current_exe`] calls [`launcher_main_if_requested`] first thing in `main`.
 //!
-//! # What the launcher cannot do yet
+//! # Levels
 //!
-//! The level reported is [`Level::None`]: nothing keeps the plugin from the user's files or network. Without a
-//! process namespace a plugin of the same user may also kill its launcher; the kernel then ends the plugin's main
-//! process and the host ends what is left of the launcher's session, but a process that left that session escapes.
-//! The report then says that the tree is not known to be gone. A plugin that keeps stopping its launcher can delay
-//! the end of its tree as long as it runs.
+//! A [`SandboxSpec`] asks for a [`Level`] and gets it or an error; there is no fallback.
+//!
+//! | level | means |
+//! |---|---|
+//! | `full` | namespaces (user, process, mount, network, ipc, host name) below a first process of ours, a file tree built from nothing, limits, no capability, Landlock, system call filter |
+//! | `partial` | limits, Landlock and filter in the machine's own tree; the launcher ends the process tree as far as it can |
+//! | `limited` | limits and filter |
+//! | `none` | nothing |
+//!
+//! Before a level is reported for the first time under the same rules in one boot, a witness runs in the plugin's place and
+//! tries to get through. [`Enforcement`] says what is in force and what is missing.
+//!
+//! # What the launcher cannot do
+//!
+//! Without a process namespace (below level `full`) and without Landlock's scopes, a plugin of the same user may kill its
+//! launcher; the kernel then ends the plugin's main process and the host ends what is left of the launcher's session, but
+//! a process that left that session escapes. The report then says that the tree is not known to be gone. A plugin that
+//! keeps stopping its launcher can delay the end of its tree as long as it runs.
+//!
+//! Shared memory is not limited without cgroups, which are not used yet; nor is a list of hosts enforced.
 
 mod enforcement;
 mod error;

@@ -23,6 +23,7 @@ pub(super) enum Step {
     Readable,
     Writable,
     Executable,
+    Nested,
     FileTree,
     Devices,
     SystemFiles,
@@ -36,7 +37,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 26] = [
+    pub(super) const ALL: [Self; 27] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -53,6 +54,7 @@ impl Step {
         Self::Readable,
         Self::Writable,
         Self::Executable,
+        Self::Nested,
         Self::FileTree,
         Self::Devices,
         Self::SystemFiles,
@@ -105,6 +107,11 @@ impl Step {
                 "; it has to exist, and no part of it may be a symbolic link (give the path it leads to)",
             ),
             Self::Executable => ("its executable", "; it has to exist and to be a file"),
+            Self::Nested => (
+                "a writable path around or inside a readable one",
+                "; Landlock cannot take back a right further down, so give folders apart from each other, or ask for level \
+                 `full`",
+            ),
             Self::FileTree => ("a file tree of its own", KERNEL),
             Self::Devices => ("its devices", KERNEL),
             Self::SystemFiles => ("its system files", KERNEL),

@@ -68,6 +68,7 @@ fn with_rules(
     layers: Layers,
 ) -> Result<Confinement, Failure> {
     let sources = Sources::open(spec, sandbox)?;
+    refuse_nested(&sources)?;
     let mut own = Vec::new();
     let system = SYSTEM_FILES.iter().map(|path| (Path::new(path), Access::Read));
     for (path, access) in system.chain(DEVICES.iter().map(|path| (Path::new(path), Access::Device))) {
@@ -80,4 +81,18 @@ fn with_rules(
     let declared = sources.opened.iter().map(|source| (source.position, &source.opened, source.access));
     let rules = declared.chain(own.iter().map(|(opened, access)| (0, opened, *access)));
     confinement.with_landlock(&sandbox.network, rules, MINIMUM_ABI, layers)
+}
+
+/// Rights only add up on the way down: what lies in a readable folder could be executed, what lies in a writable one be
+/// written.
+fn refuse_nested(sources: &Sources) -> Result<(), Failure> {
+    for writable in sources.opened.iter().filter(|source| source.access == Access::Write) {
+        let readable = sources.opened.iter().filter(|source| source.access == Access::Read);
+        let mut nested =
+            readable.filter(|other| other.path.starts_with(&writable.path) || writable.path.starts_with(&other.path));
+        if nested.next().is_some() {
+            return Err(Failure::about(Step::Nested, writable.position)(Errno::OPNOTSUPP));
+        }
+    }
+    Ok(())
 }

@@ -291,7 +291,7 @@ fn subject(spec: &LaunchSpec, sandbox: &SandboxSpec, failure: Failure) -> Option
     let position = usize::from(failure.subject);
     match failure.step {
         Step::Readable => sandbox.readable().nth(position).map(Path::to_owned),
-        Step::Writable | Step::Ownership => sandbox.read_write.get(position).cloned(),
+        Step::Writable | Step::Ownership | Step::Nested => sandbox.read_write.get(position).cloned(),
         Step::Executable => Some(spec.executable.clone()),
         _ => None,
     }
@@ -320,7 +320,7 @@ fn read_answer(pipe: &OwnedFd, deadline: Instant) -> io::Result<String> {
         match rustix::io::read(pipe, &mut buffer) {
             Ok(0) => return Ok(String::from_utf8_lossy(&answer).into_owned()),
             Ok(count) if answer.len() + count <= witness::MAX_ANSWER_BYTES => {
-                answer.extend_from_slice(&buffer[..count])
+                answer.extend_from_slice(&buffer[..count]);
             }
             Ok(_) => return Err(Errno::MSGSIZE.into()),
             Err(Errno::INTR) => {}

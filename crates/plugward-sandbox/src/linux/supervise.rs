@@ -222,6 +222,11 @@ impl Supervision {
         let expected = [self.main.as_raw_nonzero().get(), self.plugin];
         let main_ended = self.main_ended;
         let leftovers = &mut self.leftovers;
+        if signal == Signal::KILL && expected[0] != expected[1] {
+            // The first process comes first, and the kernel ends the others before they could be counted one by one.
+            let living = tree.iter().filter(|pid| tree::stat(**pid).is_some_and(|stat| !stat.is_dead()));
+            leftovers.extend(living.filter(|pid| !expected.contains(*pid)).take(MAX_COUNTED));
+        }
         tree::signal_tree(self.launcher, &tree, signal, |pid| {
             let counts = !expected.contains(&pid) && (main_ended || signal == Signal::KILL);
             if counts && leftovers.len() < MAX_COUNTED {

@@ -3,11 +3,11 @@
 use std::{fs, os::unix::fs::symlink};
 
 use plugward_sandbox::{
-    DiskControl, FileControl, Level, MemoryControl, Network, NetworkControl, ProcessControl, SpawnError, SpawnStep,
-    TreeControl, UserControl, UserPolicy,
+    DiskControl, FileControl, LaunchSpec, Level, MemoryControl, Network, NetworkControl, ProcessControl, SandboxSpec,
+    SpawnError, SpawnStep, StopGrace, TreeControl, UserControl, UserPolicy, system_paths,
 };
 
-use crate::world::{PATIENCE, World, finish, is_root, launcher};
+use crate::world::{World, finish, is_root, launcher};
 
 // Requirements 69 and 146: a console shows these fields, so they have to be what the kernel enforces.
 pub(crate) fn report_says_what_is_in_force() {
@@ -93,6 +93,21 @@ pub(crate) fn errors_name_the_path_and_the_fix() {
     }
 }
 
+/// Landlock adds rights up, so a data folder inside the package could hold programs; a file tree of its own can do better.
+pub(crate) fn partial_refuses_folders_within_each_other() {
+    let world = World::new();
+    fs::create_dir(world.root.join("package/cache")).unwrap();
+    let dropped = world.path("package/cache/dropped");
+    let mut spec = world.attack(Level::Partial, "execute", &[&dropped]);
+    spec.sandbox.as_mut().unwrap().read_write.push(world.root.join("package/cache"));
+    let error = launcher().spawn(&spec).unwrap_err().to_string();
+    assert!(error.contains("Landlock cannot take back") && error.contains("package/cache"), "{error}");
+    spec.sandbox.as_mut().unwrap().level = Level::Full;
+    assert_eq!(finish(launcher().spawn(&spec).unwrap()).stdout.trim(), libc::EACCES.to_string());
+    // Control: it was written, so the only thing refused is executing it.
+    assert!(fs::exists(dropped).unwrap());
+}
+
 // Requirement 86: root never becomes the plugin, and only root can make it somebody else.
 pub(crate) fn root_needs_a_user_for_the_plugin() {
     let world = World::new();
@@ -115,5 +130,50 @@ pub(crate) fn root_needs_a_user_for_the_plugin() {
         assert_eq!(owner, expected, "{level}: what it writes is its own");
         fs::remove_file(world.root.join("data/made")).unwrap();
     }
-    let _patience = PATIENCE;
+}
+
+// Requirement 146: where namespaces are forbidden, `full` is refused with the fix, and `partial` is there for those who ask.
+pub(crate) fn without_namespaces_full_is_refused_and_partial_works() {
+    let world = World::new();
+    // A sandbox that forbids making namespaces is a machine that does.
+    let probe = world.path("package/probe");
+    let mut spec = world.spec(Level::Limited, &probe, &[NESTED]);
+    spec.sandbox.as_mut().unwrap().network = Network::Open;
+    let outcome = finish(launcher().spawn(&spec).unwrap());
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!(lines.len(), 3, "{outcome:?}");
+    assert!(
+        lines[0].contains("level `full` is not possible: user, process, network and mount namespaces"),
+        "{outcome:?}"
+    );
+    assert!(lines[0].contains("user.max_user_namespaces") && lines[0].contains("`partial`"), "{outcome:?}");
+    assert_eq!(lines[1..], ["partial Code(0)", "limited Code(0)"], "{outcome:?}");
+}
+
+/// First argument that makes this binary a host inside.
+pub(crate) const NESTED: &str = "nested-host";
+
+/// Runs as a host on a machine without namespaces if asked to.
+pub(crate) fn nested_if_requested() -> bool {
+    if std::env::args().nth(1).as_deref() != Some(NESTED) {
+        return false;
+    }
+    for level in [Level::Full, Level::Partial, Level::Limited] {
+        let spec = LaunchSpec {
+            executable: "/bin/true".into(),
+            argv: vec!["true".into()],
+            cwd: "/usr".into(),
+            env: Vec::new(),
+            stop: StopGrace::default(),
+            sandbox: Some(SandboxSpec { read_only: system_paths(), ..SandboxSpec::new(level) }),
+        };
+        match launcher().spawn(&spec) {
+            Ok(spawned) => {
+                let reached = spawned.process.enforcement().level;
+                println!("{reached} {:?}", finish(spawned).main);
+            }
+            Err(error) => println!("{error}"),
+        }
+    }
+    true
 }

@@ -108,3 +108,38 @@ pub(crate) fn killed_host_side_leaves_nothing() {
     wait_for("nothing of its session is left", || descendants(launcher) <= 1);
     assert!(process.wait_blocking(PATIENCE).is_some());
 }
+
+// Requirement 97: nothing is left behind, not even by many starts at a time.
+pub(crate) fn many_at_once_leave_nothing() {
+    const AT_ONCE: usize = 20;
+    const ROUNDS: usize = 3;
+    let world = World::new();
+    let launcher = launcher();
+    let spec = world.spec(Level::Full, "/bin/sh", &["-c", DAEMONS]);
+    // The witness has run before anything is counted.
+    drop(launcher.spawn(&spec).unwrap());
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let launchers = || {
+        let listed =
+            Command::new("ps").args(["--ppid", &std::process::id().to_string(), "-o", "comm="]).output().unwrap();
+        String::from_utf8(listed.stdout).unwrap().lines().filter(|name| name.starts_with("plugward")).count()
+    };
+    wait_for("the first launcher is collected", || launchers() == 0);
+    let before = open();
+    for _ in 0..ROUNDS {
+        let mains: Vec<u32> = thread::scope(|scope| {
+            let one = || {
+                let Spawned { stdin: _stdin, stdout, stderr: _stderr, process } = launcher.spawn(&spec).unwrap();
+                assert_eq!(first_line(stdout).0, "ready");
+                process.kill().unwrap();
+                let report = process.wait_blocking(PATIENCE).unwrap();
+                assert!(report.tree_gone, "{report:?}");
+                process.pid()
+            };
+            let started: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(one)).collect();
+            started.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(mains.iter().all(|pid| !fs::exists(format!("/proc/{pid}")).unwrap()));
+    }
+    assert_eq!((open(), launchers()), (before, 0));
+}

@@ -42,11 +42,14 @@ const TESTS: &[Test] = tests![
     levels::report_says_what_is_in_force,
     levels::what_cannot_be_enforced_does_not_start,
     levels::errors_name_the_path_and_the_fix,
+    levels::partial_refuses_folders_within_each_other,
     levels::root_needs_a_user_for_the_plugin,
+    levels::without_namespaces_full_is_refused_and_partial_works,
     limits::daemons_end_with_their_namespace,
     limits::first_process_and_launcher_cannot_be_killed,
     limits::processor_time_ends,
     limits::killed_host_side_leaves_nothing,
+    limits::many_at_once_leave_nothing,
     runtimes::shells_and_interpreters_start,
     runtimes::static_program_needs_nothing,
     runtimes::links_are_followed_and_made_again,
@@ -61,7 +64,7 @@ const ORDINARY_UID: u32 = 61_500;
 fn main() -> ExitCode {
     plugward_sandbox::launcher_main_if_requested();
     world::launch_without_if_requested();
-    if probe::run_if_requested() {
+    if probe::run_if_requested() || levels::nested_if_requested() {
         return ExitCode::SUCCESS;
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();

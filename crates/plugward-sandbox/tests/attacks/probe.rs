@@ -14,7 +14,7 @@ use std::{
         fd::AsRawFd,
         linux::net::SocketAddrExt,
         unix::{
-            fs::{PermissionsExt, symlink},
+            fs::{OpenOptionsExt, PermissionsExt, symlink},
             net::{SocketAddr, UnixStream},
         },
     },
@@ -82,7 +82,6 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         "io-uring" => call(libc::SYS_io_uring_setup, &[1, [0_u64; 32].as_mut_ptr().addr()]),
         "userfaultfd" => call(libc::SYS_userfaultfd, &[1]),
         "keyring" => call(libc::SYS_keyctl, &[0, usize::MAX - 3, 1]),
-        "bpf" => call(libc::SYS_bpf, &[0, [0_u32, 4, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0].map(|_| 0).as_ptr().addr(), 0]),
         "user-namespace" => call(libc::SYS_unshare, &[libc::CLONE_NEWUSER as usize]),
         "clone-namespace" => clone_namespace(),
         "clone3" => clone3(),
@@ -219,29 +218,21 @@ fn clone3() -> io::Result<()> {
 }
 
 fn type_into(upper: u64) -> io::Result<()> {
-    let (byte, terminal) = (b'x', pseudo_terminal());
-    match call(libc::SYS_ioctl, &[terminal as usize, (libc::TIOCSTI | upper) as usize, (&raw const byte).addr()]) {
-        // The driver was reached and wants a terminal of this session: a terminal of the user's would have obeyed.
+    let (byte, input) = (b'x', io::stdin().as_raw_fd());
+    match call(libc::SYS_ioctl, &[input as usize, (libc::TIOCSTI | upper) as usize, (&raw const byte).addr()]) {
+        // Standard input is a pipe, and its driver says so: a terminal of the user's would have obeyed.
         Err(error) if !matches!(error.raw_os_error(), Some(libc::EPERM)) => Ok(()),
         other => other,
     }
 }
 
-/// Standard input, which is a pipe: the driver says so, the filter does not let it come to that.
-fn pseudo_terminal() -> i32 {
-    io::stdin().as_raw_fd()
-}
-
 fn execute_copy(target: &str) -> io::Result<()> {
     let _replaced = fs::remove_file(target);
-    fs::copy(
-        std::env::current_exe().or_else(|_| Ok::<_, io::Error>(std::env::args_os().next().unwrap().into()))?,
-        target,
-    )?;
-    fs::set_permissions(target, fs::Permissions::from_mode(0o755)).or_else(|error| {
-        // Where permissions cannot be set, those of the copied file have been taken over with the copy.
-        if error.raw_os_error() == Some(libc::EPERM) { Ok(()) } else { Err(error) }
-    })?;
+    // The path by which this program was started, because `/proc` may not be there to ask.
+    let program = fs::read(std::env::args_os().next().unwrap())?;
+    let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o755).open(target)?;
+    copy.write_all(&program)?;
+    drop(copy);
     Command::new(target).args([PROBE, "stat", "/"]).output().map(drop)
 }
 

@@ -20,6 +20,12 @@ fn locate(program: &str, question: &[&str]) -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
+fn open_to_all(path: &Path) -> bool {
+    path.ancestors()
+        .skip(1)
+        .all(|folder| fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o001 != 0))
+}
+
 // Requirements 82 and 90: shells, Python and Node.js start with nothing but the system's files and no network.
 pub(crate) fn shells_and_interpreters_start() {
     let world = World::new();
@@ -40,8 +46,10 @@ pub(crate) fn shells_and_interpreters_start() {
             ("python3", &["-c", "import sys; print(sys._base_executable)"], ["-c", script], "child"),
             ("node", &["-p", "process.execPath"], ["-e", NODE_SCRIPT], "worker 42 child"),
         ] {
-            let Some(path) = locate(program, question) else {
-                println!("{program} is not installed here");
+            // Without a tree of its own, a plugin's user also needs the machine's permission for the way there.
+            let found = locate(program, question).filter(|path| level == Level::Full || open_to_all(path));
+            let Some(path) = found else {
+                println!("{program} is not installed here, or not for the plugin's user at {level}");
                 continue;
             };
             let mut spec = world.spec(level, path.to_str().unwrap(), &arguments);

@@ -96,7 +96,7 @@ pub(crate) fn rows(world: &World) -> Vec<Row> {
     row("open another's memory", "read-memory", &[&canary], Succeeds, ABSENT, DENIED, Stopped(&[libc::EPERM]));
     row("trace another process", "trace", &[&canary], Succeeds, REFUSED, REFUSED, REFUSED);
     row("signal another process", "signal", &[&canary], Succeeds, Stopped(&[libc::ESRCH]), REFUSED, NotClaimed);
-    row("limit another process", "prlimit", &[&canary], Succeeds, REFUSED, REFUSED, REFUSED);
+    row("limit another process", "prlimit", &[&canary], MaySucceed, REFUSED, REFUSED, REFUSED);
     row("slow down another process", "renice", &[&canary], Succeeds, REFUSED, REFUSED, REFUSED);
     row("hold another process", "open-pid", &[&canary], Succeeds, REFUSED, REFUSED, REFUSED);
     network_rows(world, &mut row);

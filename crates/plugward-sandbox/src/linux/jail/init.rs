@@ -6,6 +6,7 @@
 use std::{
     fs,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    path::Path,
     process::exit,
 };
 
@@ -133,22 +134,19 @@ fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Re
     if !layers.has(Layers::LANDLOCK) {
         return Ok(confinement);
     }
-    let open = |path: &std::path::Path| openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    let mut rules = Vec::new();
-    for source in &prepared.sources.opened {
-        let opened = open(&source.path).map_err(Failure::about(source.step, source.position))?;
-        rules.push((opened, source.access));
-    }
-    let devices = files::DEVICES.iter().map(|(name, ..)| (std::path::Path::new("/dev").join(name), Access::Device));
+    let mut own = Vec::new();
+    let devices = files::DEVICES.iter().map(|(name, ..)| (Path::new("/dev").join(name), Access::Device));
     for (path, access) in OWN_PLACES.iter().map(|(path, access)| (path.into(), *access)).chain(devices) {
-        match open(&path) {
-            Ok(opened) => rules.push((opened, access)),
+        match openat(CWD, &path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(opened) => own.push((opened, access)),
             // `/proc` may not be there.
             Err(Errno::NOENT) => {}
             Err(error) => return Err(Failure::at(Step::Landlock)(error)),
         }
     }
-    let rules = rules.iter().map(|(opened, access)| (0, opened, *access));
+    // A rule is about a file, by whatever mount it is reached, so what was opened outside serves inside.
+    let declared = prepared.sources.opened.iter().map(|source| (source.position, &source.opened, source.access));
+    let rules = declared.chain(own.iter().map(|(opened, access)| (0, opened, *access)));
     // The tree is closed by itself; a kernel without Landlock loses a second layer, and the report says so.
     confinement.with_landlock(&sandbox.network, rules, 0, layers)
 }

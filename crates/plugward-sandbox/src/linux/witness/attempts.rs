@@ -17,7 +17,10 @@ use rustix::{
 };
 
 use super::DONE;
-use crate::{Level, Network};
+use crate::{Level, Network, linux::confine::kernel_abi};
+
+/// Version of Landlock from which it knows signals and sockets without a path.
+const SCOPES_ABI: u8 = 6;
 
 /// Id of the witness in a process namespace, where the first process is ours.
 const PID_INSIDE: i32 = 2;
@@ -52,6 +55,13 @@ impl Attempts {
         if self.level >= Level::Partial {
             attempts.extend(self.file_content());
         }
+        let scoped = self.level >= Level::Partial && kernel_abi() >= SCOPES_ABI;
+        if scoped || self.level == Level::Full {
+            attempts.push(("signal a process outside", test_kill_process(self.outside)));
+        }
+        if scoped {
+            attempts.push(("reach a Unix socket without a path", self.connect_unnamed()));
+        }
         if self.level == Level::Full {
             attempts.extend(self.own_view());
         }
@@ -82,9 +92,6 @@ impl Attempts {
 
     fn sockets(&self) -> Vec<Attempt> {
         let local = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        let unix = |address: Result<SocketAddrUnix, Errno>| {
-            connect(socket(AddressFamily::UNIX, SocketType::STREAM, None)?, &address?)
-        };
         let tcp = || connect(socket(AddressFamily::INET, SocketType::STREAM, None)?, &local(self.tcp_port));
         let udp = || {
             let sent = sendto(
@@ -103,11 +110,15 @@ impl Attempts {
         let mut attempts = vec![
             ("reach a TCP service of this machine", tcp()),
             ("send a datagram", udp()),
-            ("reach a Unix socket by its path", unix(SocketAddrUnix::new(self.folder.join("socket")))),
-            ("reach a Unix socket without a path", unix(SocketAddrUnix::new_abstract_name(&self.unnamed))),
+            ("reach a Unix socket by its path", connect_unix(SocketAddrUnix::new(self.folder.join("socket")))),
+            ("reach a Unix socket without a path", self.connect_unnamed()),
         ];
         attempts.extend(odd);
         attempts
+    }
+
+    fn connect_unnamed(&self) -> Result<(), Errno> {
+        connect_unix(SocketAddrUnix::new_abstract_name(&self.unnamed))
     }
 
     fn file_content(&self) -> Vec<Attempt> {
@@ -123,11 +134,14 @@ impl Attempts {
 
     fn own_view(&self) -> Vec<Attempt> {
         vec![
-            ("see that a file exists", stat(&self.folder.join("file")).map(drop)),
+            ("see that a file exists", stat(self.folder.join("file")).map(drop)),
             ("see processes outside", holds(getpid().as_raw_nonzero().get() != PID_INSIDE)),
-            ("signal a process outside", test_kill_process(self.outside)),
         ]
     }
+}
+
+fn connect_unix(address: Result<SocketAddrUnix, Errno>) -> Result<(), Errno> {
+    connect(socket(AddressFamily::UNIX, SocketType::STREAM, None)?, &address?)
 }
 
 /// A state that must not hold, in the form of an attempt.

@@ -10,14 +10,17 @@ use std::{
     os::{
         linux::net::SocketAddrExt,
         unix::{
-            fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+            fs::{DirBuilderExt, OpenOptionsExt},
             net::{SocketAddr, UnixListener, UnixStream},
         },
     },
     path::{Path, PathBuf},
 };
 
-use rustix::process::{getpid, getuid};
+use rustix::{
+    fs::Mode,
+    process::{getpid, getuid, umask},
+};
 
 use super::Attempts;
 use crate::{Level, SandboxSpec};
@@ -41,24 +44,23 @@ pub(in crate::linux) struct Canaries {
 impl Canaries {
     /// Sets everything up and reaches each thing once, as a control.
     pub(in crate::linux) fn open(sandbox: &SandboxSpec) -> io::Result<Self> {
-        let folder = make_folder(sandbox)?;
-        let opened = Self::open_in(&folder);
-        if opened.is_err() {
-            let _left_behind = fs::remove_dir_all(&folder);
-        }
+        // Everything is open to everybody, so that file permissions cannot be what stops the witness.
+        let usual = umask(Mode::empty());
+        let opened = make_folder(sandbox).and_then(|folder| {
+            Self::open_in(&folder).inspect_err(|_| {
+                let _left_behind = fs::remove_dir_all(&folder);
+            })
+        });
+        umask(usual);
         opened
     }
 
     fn open_in(folder: &Path) -> io::Result<Self> {
         let file = folder.join("file");
-        // Readable by everybody, so that file permissions cannot be what stops the witness.
-        let mut canary = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&file)?;
+        let mut canary = fs::OpenOptions::new().write(true).create_new(true).mode(0o666).open(&file)?;
         canary.write_all(b"canary")?;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o666))?;
         let named_path = folder.join("socket");
         let named = UnixListener::bind(&named_path)?;
-        fs::set_permissions(&named_path, fs::Permissions::from_mode(0o777))?;
         let unnamed_name = format!("plugward-canary-{}", getpid().as_raw_nonzero()).into_bytes();
         let address = SocketAddr::from_abstract_name(&unnamed_name)?;
         let unnamed = UnixListener::bind_addr(&address)?;
@@ -113,8 +115,7 @@ fn make_folder(sandbox: &SandboxSpec) -> io::Result<PathBuf> {
     for place in PLACES.iter().map(PathBuf::from).chain([own]).filter(|place| !granted(place)) {
         for number in 0..MAX_TRIES {
             let folder = place.join(format!(".plugward-canary-{}-{number}", getpid().as_raw_nonzero()));
-            // Only its user until all is in place.
-            match fs::DirBuilder::new().mode(0o700).create(&folder) {
+            match fs::DirBuilder::new().mode(0o777).create(&folder) {
                 Ok(()) => return Ok(folder),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
