@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use plugward_policy::{Change, Digest, HostStatus, PluginId, PluginStatus, ToolId};
+use plugward_policy::{AccessLine, Change, Digest, HostStatus, PluginId, PluginStatus, SandboxLevel, ToolId};
 use plugward_sandbox::Enforcement;
 use serde_json::value::RawValue;
 
@@ -35,6 +35,10 @@ pub struct PluginView {
     pub requested_permissions: Vec<String>,
     /// Permissions granted.
     pub granted_permissions: Vec<String>,
+    /// The sandbox level below which it does not start.
+    pub minimum_level: SandboxLevel,
+    /// What it asks of the machine and what it does not get, most dangerous first. Holds at level `full`.
+    pub access: Vec<AccessLine>,
     /// Where it was installed from, as given.
     pub source: String,
     /// When.
@@ -166,6 +170,10 @@ pub struct ReviewView {
     pub inherited_environment: Vec<String>,
     /// Permissions asked for, each with its effect in this deployment.
     pub permissions: Vec<(String, String)>,
+    /// What it gets of the machine and what it does not, most dangerous first, with the places here.
+    pub access: Vec<AccessLine>,
+    /// Programs and libraries of this machine it needs to run at all; it can read them and nothing can be changed.
+    pub shared: Vec<String>,
     /// Minimum sandbox level the manifest asks for.
     pub minimum_level: String,
     /// What the sandbox of this host really does at this moment, in plain words (requirement 69).

@@ -209,7 +209,8 @@ impl Inner {
     pub(crate) fn view(&self, plugin: &Plugin) -> PluginView {
         let host = self.host_view(plugin);
         let grants = plugin.grants.read().unwrap_or_else(PoisonError::into_inner);
-        let granted = grants.iter().map(ToString::to_string).collect();
+        let named = grants.iter().map(ToString::to_string);
+        let granted = named.chain(grants.iter_access().map(ToString::to_string)).collect();
         drop(grants);
         let state = plugin.state();
         let manifest = &plugin.manifest;
@@ -227,7 +228,9 @@ impl Inner {
             detail: state.detail.clone(),
             enabled: state.row.enabled,
             approved: running.is_some(),
-            requested_permissions: manifest.permissions.iter().map(ToString::to_string).collect(),
+            requested_permissions: manifest.all_permissions().iter().map(ToString::to_string).collect(),
+            minimum_level: manifest.min_sandbox_level,
+            access: manifest.access.describe(),
             granted_permissions: granted,
             source: state.row.source.clone(),
             installed_at: epoch(state.row.installed_at_us),

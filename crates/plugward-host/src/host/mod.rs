@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use plugward_policy::{GrantSet, PermissionName, PluginId, ToolId, parse_manifest};
+use plugward_policy::{GrantSet, Permission, PluginId, ToolId, parse_manifest};
 use plugward_store::{PluginRow, Store, StoreError};
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -290,8 +290,8 @@ fn disabled_key(id: &str) -> String {
     format!("disabled.{id}")
 }
 
-fn grant_set(names: &[String]) -> GrantSet {
-    names.iter().filter_map(|name| PermissionName::new(name.as_str()).ok()).collect()
+fn grant_set(permissions: &[String]) -> GrantSet {
+    permissions.iter().filter_map(|text| text.parse::<Permission>().ok()).collect()
 }
 
 /// The one place where failures of the store get a code.

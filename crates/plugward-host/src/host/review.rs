@@ -3,10 +3,12 @@
 //! Owns the review (requirement 94; SEP-1024), approvals bound to its digest, and grants. Nothing of a package runs
 //! for a review. Refuses any approval that does not name the exact digest of what would run now.
 
+use std::ffi::OsStr;
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-use plugward_policy::{ApprovalSubject, Digest, PermissionName, ToolPin, is_secret_name, visible};
+use plugward_policy::{ApprovalSubject, Digest, Permission, SandboxLevel, ToolPin, is_secret_name, visible};
+use plugward_sandbox::UserPolicy;
 use plugward_store::{ApprovalRow, EventRow, PinRow};
 use serde_json::value::RawValue;
 
@@ -123,6 +125,7 @@ impl Inner {
         warnings.extend(
             plan.host_variables.iter().map(|name| format!("it is given the value of your environment variable {name}")),
         );
+        warnings.extend(confinement_warnings(plan));
         ReviewView {
             id: plugin.id.clone(),
             name: visible(&manifest.name),
@@ -147,26 +150,16 @@ impl Inner {
                 .iter()
                 .map(|name| (name.to_string(), catalogue.effect(name).as_str().to_owned()))
                 .collect(),
+            access: subject.access.describe(self.environment.get("HOME").and_then(OsStr::to_str)),
+            shared: plan.confinement.shared_paths(),
             minimum_level: manifest.min_sandbox_level.as_str().to_owned(),
-            isolation: self.isolation().to_owned(),
+            isolation: isolation(self.config.environment, manifest.min_sandbox_level).to_owned(),
             tools: review_tools(plugin, offer),
             warnings,
             changes,
             approved,
             digest: subject.digest(),
             canonical: subject.canonical(),
-        }
-    }
-
-    /// The honest word on isolation (requirement 69).
-    fn isolation(&self) -> &'static str {
-        match self.config.environment {
-            Environment::Development => {
-                "none: it runs as a process of yours with all your rights (environment = development)"
-            }
-            Environment::Production => {
-                "none available on this host yet: it will not be started while environment = production"
-            }
         }
     }
 
@@ -209,7 +202,7 @@ impl Inner {
             at_us: epoch_us(SystemTime::now()),
             revoked_at_us: None,
         };
-        let permissions: Vec<String> = plugin.manifest.permissions.iter().map(ToString::to_string).collect();
+        let permissions: Vec<String> = plugin.manifest.all_permissions().iter().map(ToString::to_string).collect();
         let (record, granted) = (row, permissions.clone());
         let offered = offer.offered;
         self.blocking(move |inner| {
@@ -263,14 +256,14 @@ impl Inner {
         let _operation = plugin.operation.lock().await;
         plugin.still_installed()?;
         let mut granted = Vec::new();
+        let wanted = plugin.manifest.all_permissions();
         for text in permissions {
-            let name =
-                PermissionName::new(text.as_str()).ok().filter(|name| plugin.manifest.permissions.contains(name));
-            match name {
-                Some(name) => granted.push(name.to_string()),
+            let permission = text.parse::<Permission>().ok().filter(|permission| wanted.contains(permission));
+            match permission {
+                Some(permission) => granted.push(permission.to_string()),
                 None => {
                     let message = format!("plugin `{}` does not ask for permission `{}`", plugin.id, visible(text));
-                    let asked: Vec<String> = plugin.manifest.permissions.iter().map(ToString::to_string).collect();
+                    let asked: Vec<String> = wanted.iter().map(ToString::to_string).collect();
                     let asked = if asked.is_empty() { "nothing".to_owned() } else { asked.join(", ") };
                     return Err(HostError::new(ErrorCode::PluginPermissionUnknown, message)
                         .with_hint(format!("it asks for: {asked}")));
@@ -298,6 +291,57 @@ impl Inner {
         self.plugin_changed(plugin);
         self.view_with_approval(plugin).await
     }
+}
+
+/// The honest word on isolation (requirement 69): what a start will do. What is in force is told while it runs.
+fn isolation(environment: Environment, wanted: SandboxLevel) -> &'static str {
+    match (wanted, environment) {
+        (SandboxLevel::None | SandboxLevel::Limited, Environment::Production) => {
+            "none worth the name is asked for: it will not be started while environment = production"
+        }
+        (SandboxLevel::None, Environment::Development) => {
+            "none: it runs as a process of yours with all your rights (environment = development)"
+        }
+        (SandboxLevel::Limited, Environment::Development) => {
+            "system calls and resources are limited, files and network are not: it can touch what you can"
+        }
+        (SandboxLevel::Partial, Environment::Production) => {
+            "the kernel closes files and network except for what is listed here; it can see that other files exist. If \
+             this machine cannot do that, it does not start"
+        }
+        (SandboxLevel::Partial, Environment::Development) => {
+            "the kernel closes files and network except for what is listed here; it can see that other files exist. If \
+             this machine cannot do that, it runs with all your rights and says so (environment = development)"
+        }
+        (SandboxLevel::Full, Environment::Production) => {
+            "the kernel shows it only what is listed here. If this machine cannot do that, it does not start"
+        }
+        (SandboxLevel::Full, Environment::Development) => {
+            "the kernel shows it only what is listed here. If this machine cannot do that, it runs with all your rights \
+             and says so (environment = development)"
+        }
+    }
+}
+
+/// What is asked for and will not come out as its words say.
+fn confinement_warnings(plan: &package::LaunchPlan) -> Vec<String> {
+    let confinement = &plan.confinement;
+    let access = &confinement.access.expanded;
+    let everything = access.as_written().permissions().into_iter().map(Permission::Access).collect();
+    let mut warnings = Vec::new();
+    if let Err(error) = confinement.sandbox(&everything) {
+        warnings.push(format!("it will not start: {error}"));
+    }
+    let has_own_user = matches!(package::user_of(&confinement.plugin), UserPolicy::Drop { .. });
+    if has_own_user && confinement.level > SandboxLevel::None {
+        warnings.extend(access.files_write.values().map(|place| {
+            format!(
+                "plugward runs as root, so the files in {} will belong to a user of the plugin's own",
+                visible(place)
+            )
+        }));
+    }
+    warnings
 }
 
 /// Definitions kept from an offer, as pins.

@@ -1,8 +1,8 @@
 //! Copying a package into a new folder, exactly and without running or following anything of it.
 //!
 //! Copied are regular files, folders and links (as links, target unchanged). Left out is every `.git`: history is no
-//! part of what runs. Sockets, pipes and devices refuse the whole package. Of the mode, set-uid, set-gid, the sticky
-//! bit and writing by others are dropped. Modification times are kept, because compiled Python files are only valid
+//! part of what runs. Sockets, pipes and devices refuse the whole package. Of the mode, only whether a file can be
+//! executed is kept. Modification times are kept, because compiled Python files are only valid
 //! beside a source with the time they recorded.
 //!
 //! A failed copy leaves what it wrote behind: the caller copies into an incoming folder, renames it when all is well
@@ -19,8 +19,12 @@ use super::error::{PackageError, PackageLimit};
 use super::hash::{PackageFacts, hash_package_within};
 use super::tree::{Entry, EntryKind, PackageLimits, ParentFolders, Skip, Tree, full_path, open_file};
 
-/// Permission bits a copied entry may have.
-const KEPT_MODE_BITS: u32 = 0o755;
+/// Mode of copied programs and folders. Everybody may read a copy, because a plugin may run as a user of its own; the
+/// folder the copies lie in keeps others out.
+const PROGRAM_MODE: u32 = 0o755;
+
+/// Mode of every other file.
+const FILE_MODE: u32 = 0o644;
 
 /// Copies the package in `src` to `dst`, which must not exist while its parent must, and hashes the copy: the facts
 /// describe what lies in `dst`, whatever happens to `src` meanwhile.
@@ -35,6 +39,7 @@ pub(crate) fn copy_package(src: &Path, dst: &Path, limits: &PackageLimits) -> Re
     let target = rustix::fs::open(dst, flags, Mode::empty()).map_err(|e| PackageError::os(dst, "written", e))?;
     copy_entries(&tree, dst, target.as_fd(), limits)?;
     finish_folders(&tree, dst, target.as_fd())?;
+    rustix::fs::fchmod(&target, Mode::from_raw_mode(PROGRAM_MODE)).map_err(|e| PackageError::os(dst, "written", e))?;
     hash_package_within(dst, limits)
 }
 
@@ -105,8 +110,7 @@ fn copy_file(
     let mut target = File::from(created);
     let copied = io::copy(&mut source.take(left_bytes.saturating_add(1)), &mut target).map_err(failed)?;
     let written = |errno| PackageError::os(full_path(dst, &entry.path), "written", errno);
-    // Readable for the owner in any case: the copy has to be hashed at every start.
-    let mode = (entry.mode & KEPT_MODE_BITS) | 0o400;
+    let mode = if entry.mode & 0o111 != 0 { PROGRAM_MODE } else { FILE_MODE };
     rustix::fs::fchmod(&target, Mode::from_raw_mode(mode)).map_err(written)?;
     let modified = Timespec { tv_sec: found.st_mtime, tv_nsec: found.st_mtime_nsec as _ };
     rustix::fs::futimens(&target, &Timestamps { last_access: modified, last_modification: modified })
@@ -120,8 +124,7 @@ fn finish_folders(tree: &Tree, dst: &Path, target: BorrowedFd<'_>) -> Result<(),
     let mut targets = ParentFolders::new(dst, target);
     for entry in tree.entries.iter().rev().filter(|entry| entry.kind == EntryKind::Folder) {
         let (to, name) = targets.of(&entry.path)?;
-        let mode = Mode::from_raw_mode((entry.mode & KEPT_MODE_BITS) | 0o700);
-        rustix::fs::chmodat(to, name, mode, rustix::fs::AtFlags::empty())
+        rustix::fs::chmodat(to, name, Mode::from_raw_mode(PROGRAM_MODE), rustix::fs::AtFlags::empty())
             .map_err(|errno| PackageError::os(full_path(dst, &entry.path), "written", errno))?;
     }
     Ok(())

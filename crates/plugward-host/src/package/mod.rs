@@ -6,7 +6,9 @@
 //! are decided elsewhere. Trees are untrusted: links are never followed while reading, every walk is bounded in
 //! entries, bytes and depth, and names are escaped before they reach a person.
 
+mod access;
 mod arguments;
+mod confinement;
 mod container;
 mod copy;
 mod environment;
@@ -16,11 +18,13 @@ mod links;
 mod plan;
 mod program_digest;
 mod resolve;
+mod runtime;
 mod source;
 mod subject;
 mod tree;
 mod working_folder;
 
+pub(crate) use confinement::user_of;
 pub(crate) use container::ContainerRun;
 pub(crate) use copy::copy_package;
 pub(crate) use environment::{HostEnvironment, PASSED_VARIABLES};

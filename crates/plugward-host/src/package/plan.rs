@@ -12,13 +12,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plugward_policy::{ApprovalSubject, ExpandBackendError, ExpandedBackend, Manifest, expand_backend};
-use plugward_sandbox::{LaunchSpec, StopGrace};
+use plugward_sandbox::{LaunchSpec, SandboxSpec, StopGrace};
 
+use super::access::{AccessError, Surroundings, given_variables, local_access, secret_variables};
 use super::arguments::check_arguments;
+use super::confinement::Confinement;
 use super::container::ContainerRun;
 use super::environment::{EnvironmentError, HostEnvironment, build_environment};
 use super::hash::PackageFacts;
 use super::resolve::{CommandPlace, ResolveError, ResolvedExecutable, resolve_command};
+use super::runtime::{KeptPrivate, runtime_paths};
 use super::shown;
 use super::subject::{Planned, approval_subject};
 use super::working_folder::{folder, working_folder};
@@ -39,6 +42,8 @@ pub(crate) struct PlanInput<'a> {
     pub(crate) facts: &'a PackageFacts,
     /// The plugin's private home folder; it need not exist yet.
     pub(crate) home_dir: &'a Path,
+    /// The folder of plugward's own state, which no permission may reach.
+    pub(crate) own_dir: &'a Path,
     /// The host's own environment: what `${NAME}` refers to, and where passed variables come from.
     pub(crate) host: &'a HostEnvironment,
     /// Host variables this deployment passes to every plugin, such as proxies.
@@ -69,6 +74,8 @@ pub(crate) struct LaunchPlan {
     pub(crate) stop: StopGrace,
     /// Set when the command starts a container.
     pub(crate) container: Option<ContainerRun>,
+    /// What it may touch.
+    pub(crate) confinement: Confinement,
 }
 
 // Arguments and variables may hold secrets.
@@ -104,7 +111,19 @@ impl LaunchPlan {
             cwd: self.cwd.clone(),
             env: self.env.clone(),
             stop: self.stop,
+            sandbox: None,
         }
+    }
+
+    /// As [`Self::launch_spec`], in `sandbox`.
+    #[must_use]
+    pub(crate) fn sandboxed_spec(&self, generation: u64, sandbox: SandboxSpec) -> LaunchSpec {
+        let mut spec = self.launch_spec(generation);
+        // The folder for temporary files the user has is not there, or is everybody's.
+        spec.env.retain(|(name, _)| name != "TMPDIR");
+        spec.env.push(("TMPDIR".into(), self.confinement.temporary_dir().into()));
+        spec.sandbox = Some(sandbox);
+        spec
     }
 
     /// Name of the container of start `generation`, to stop it by, when the command starts one.
@@ -120,6 +139,9 @@ pub(crate) enum PlanError {
     /// A reference to a variable that is not set, or a malformed one (case B018).
     #[error("{0}")]
     Expand(#[from] ExpandBackendError),
+    /// A permission that cannot be kept to here.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// The command names no program that may run.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -207,15 +229,28 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
     let (backend, host_variables) = expand(input, &package_dir)?;
     refuse_zero_bytes(&backend)?;
     let cwd = working_folder(backend.cwd.as_deref(), &package_dir, input.host)?;
-    let env = build_environment(input.host, input.home_dir, input.passed_variables, &backend.env)?;
+    let own_dir = real(input.own_dir);
+    let around = Surroundings { host: input.host, package_dir: &package_dir, own_dir: &own_dir };
+    let access = local_access(input.manifest, around, |name| value_of(input.host, &package_dir, name))?;
+    let passed = given_variables(&access.expanded, input.host);
+    let home_dir = real(input.home_dir);
+    let mut variables = backend.env.clone();
+    variables.extend(passed.iter().cloned());
+    let env = build_environment(input.host, &home_dir, input.passed_variables, &variables)?;
     let path_var = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str()).unwrap_or_default();
     let place = CommandPlace { package_dir: &package_dir, base_dir: &cwd, path_var };
     let executable = resolve_command(&backend.command, place)?;
     check_arguments(&backend.args, &cwd, &package_dir)?;
+    let user_home = input.host.get("HOME").map(Path::new).filter(|home| home.is_absolute()).map(real);
+    let private = KeptPrivate { user_home: user_home.as_deref(), own_dir: &own_dir };
+    let shared = runtime_paths(&executable.path, &package_dir, path_var, private);
     let container = ContainerRun::recognise(&backend.command, &backend.args, &input.manifest.id, input.home_dir);
     let arguments = container.as_ref().map_or(backend.args.as_slice(), ContainerRun::arguments);
     let argv = std::iter::once(text(&executable.path)?).chain(arguments.iter().cloned()).collect();
-    let secrets = backend.secret_values();
+    let mut secrets = backend.secret_values();
+    secrets.extend(secret_variables(&passed));
+    // Longest first, so that masking one never leaves the rest of another.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     let subject = approval_subject(&Planned {
         manifest: input.manifest,
         source: input.source,
@@ -224,8 +259,17 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
         arguments,
         cwd: text(&cwd)?,
         backend: &backend,
+        access: &access.expanded,
         secrets: &secrets,
     })?;
+    let confinement = Confinement {
+        plugin: input.manifest.id.clone(),
+        level: input.manifest.min_sandbox_level,
+        package_dir,
+        home_dir,
+        access,
+        shared,
+    };
     Ok(LaunchPlan {
         executable,
         argv,
@@ -237,23 +281,36 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
         secrets,
         stop: StopGrace::default(),
         container,
+        confinement,
     })
 }
 
 /// Replaces the references of the backend and notes which host variables that read.
 fn expand(input: &PlanInput<'_>, package_dir: &Path) -> Result<(ExpandedBackend, Vec<String>), PlanError> {
-    let package = text(package_dir)?;
+    text(package_dir)?;
     let read = RefCell::new(BTreeSet::new());
-    let backend = expand_backend(&input.manifest.backend, |name| match name {
-        PACKAGE_VARIABLE => Some(package.clone()),
-        // The same PATH the plugin gets: `PATH: /opt/x:${PATH}` must not bring back what was left out.
-        "PATH" => input.host.search_path().into_string().ok(),
-        _ => {
+    let backend = expand_backend(&input.manifest.backend, |name| {
+        if !matches!(name, PACKAGE_VARIABLE | "PATH") {
             read.borrow_mut().insert(name.to_owned());
-            input.host.get(name).and_then(OsStr::to_str).map(str::to_owned)
         }
+        value_of(input.host, package_dir, name)
     })?;
     Ok((backend, read.into_inner().into_iter().collect()))
+}
+
+/// What a reference to `name` in a manifest stands for.
+fn value_of(host: &HostEnvironment, package_dir: &Path, name: &str) -> Option<String> {
+    match name {
+        PACKAGE_VARIABLE => package_dir.to_str().map(str::to_owned),
+        // The same PATH the plugin gets: `PATH: /opt/x:${PATH}` must not bring back what was left out.
+        "PATH" => host.search_path().into_string().ok(),
+        _ => host.get(name).and_then(OsStr::to_str).map(str::to_owned),
+    }
+}
+
+/// `path` without links, or as it is when it is not there.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 fn refuse_zero_bytes(backend: &ExpandedBackend) -> Result<(), PlanError> {

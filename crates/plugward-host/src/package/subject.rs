@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use plugward_policy::{ApprovalSubject, ApprovedArgument, Digest, ExpandedBackend, Manifest, is_secret_name};
+use plugward_policy::{
+    ApprovalSubject, ApprovedArgument, Digest, ExpandedAccess, ExpandedBackend, Manifest, is_secret_name,
+};
 
 use super::plan::PlanError;
 use super::resolve::ResolvedExecutable;
@@ -18,6 +20,7 @@ pub(super) struct Planned<'a> {
     pub(super) arguments: &'a [String],
     pub(super) cwd: String,
     pub(super) backend: &'a ExpandedBackend,
+    pub(super) access: &'a ExpandedAccess,
     pub(super) secrets: &'a [String],
 }
 
@@ -51,6 +54,7 @@ pub(super) fn approval_subject(planned: &Planned<'_>) -> Result<ApprovalSubject,
         env,
         secret_refs,
         permissions: manifest.permissions.iter().cloned().collect(),
+        access: planned.access.clone(),
         minimum_level: manifest.min_sandbox_level,
         contract: None,
     })

@@ -20,6 +20,7 @@
 //! Refuses to know faces and wire formats.
 
 pub(crate) mod backoff;
+mod confine;
 pub(crate) mod containers;
 pub(crate) mod start;
 pub(crate) mod stop;
@@ -104,6 +105,8 @@ pub(crate) struct Launched {
     pub(crate) process: Arc<RunningProcess>,
     pub(crate) started_at: SystemTime,
     pub(crate) container: Option<ContainerStart>,
+    /// Why it runs without a sandbox, when it does.
+    pub(crate) unconfined: Option<String>,
     /// Cancelled at the end of its stop ladder: what still holds its pipes is not waited for.
     pub(crate) over: CancellationToken,
 }
@@ -181,7 +184,8 @@ impl Plugin {
     /// Permissions the manifest asks for and nobody granted.
     pub(crate) fn missing_grants(&self) -> Vec<String> {
         let grants = self.grants.read().unwrap_or_else(PoisonError::into_inner);
-        grants.missing(&self.manifest.permissions).into_iter().map(ToString::to_string).collect()
+        let named = grants.missing(&self.manifest.permissions).into_iter().map(ToString::to_string);
+        named.chain(grants.missing_access(&self.manifest.access).iter().map(ToString::to_string)).collect()
     }
 
     /// The running process, if its generation is still the current one.
@@ -246,14 +250,17 @@ impl State {
 
     /// Marks it ready.
     pub(crate) fn set_ready(&mut self, running: Arc<Running>, contract: Arc<Contract>, held: Vec<HeldTool>) {
-        self.running = Some(running);
         self.status = PluginStatus::Ready;
         self.host_status = HostStatus::Ready;
-        self.detail = if held.is_empty() {
-            "running".to_owned()
-        } else {
-            format!("running; {} tools wait for a review", held.len())
+        self.detail = match &running.launched.unconfined {
+            Some(reason) => format!("running without a sandbox, with all your rights: {reason}"),
+            None => "running".to_owned(),
         };
+        if !held.is_empty() {
+            let waiting = format!("; {} tools wait for a review", held.len());
+            self.detail.push_str(&waiting);
+        }
+        self.running = Some(running);
         self.error = None;
         self.contract = Some(contract);
         self.held = held;

@@ -14,17 +14,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use plugward_policy::{HostStatus, SandboxLevel, StdoutMode};
+use plugward_policy::{HostStatus, StdoutMode};
 use plugward_protocol::{ClientHello, HandshakeError, Implementation, ProtocolVersion, ServerHello};
 use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use super::confine::{self, Confined};
 use super::containers::{self, ContainerStart};
 use super::stop::{self, Ladder};
 use super::{Launched, Plugin, Running};
 use crate::call::Route;
 use crate::call::admission::Admission;
-use crate::config::{Environment, MAX_CONCURRENT_CALLS_PER_PLUGIN};
+use crate::config::MAX_CONCURRENT_CALLS_PER_PLUGIN;
 use crate::contract::{self, Contract, PinCheck};
 use crate::discovery::{self, DiscoveryError};
 use crate::error::{ErrorCode, HostError};
@@ -97,7 +98,7 @@ async fn steps(
     check_grants(plugin)?; // 1
     let planned = inner.plan(plugin).await?;
     check_approval(inner, plugin, &planned).await?;
-    check_gate(inner, plugin)?;
+    confine::check_gate(inner, plugin, &planned.plan)?;
     check_conflicts(inner, plugin)?; // 2
     let generation = inner.next_generation(plugin).await?;
     plugin.state().generation = generation;
@@ -106,7 +107,7 @@ async fn steps(
         error = broken_off(inner, plugin, interrupted) => return Err(error),
         () = sweep(inner, plugin, &planned.plan, generation) => {}
     }
-    let launched = launch(inner, plugin, &planned.plan, generation).await?; // 3
+    let launched = launch(inner, plugin, Arc::new(planned.plan), generation).await?; // 3
     drop(place);
     let reached = tokio::select! {
         error = broken_off(inner, plugin, interrupted) => Err(error),
@@ -166,23 +167,6 @@ async fn check_approval(inner: &Arc<Inner>, plugin: &Plugin, planned: &Planned) 
     Err(HostError::new(ErrorCode::McpTrustApprovalRequired, message).with_hint(hint))
 }
 
-/// Requirements 104, 105: outside development nothing starts below the sandbox level it asks for, and no level is in
-/// force on this host yet.
-fn check_gate(inner: &Inner, plugin: &Plugin) -> Result<(), HostError> {
-    if inner.config.environment == Environment::Development {
-        return Ok(());
-    }
-    let id = &plugin.id;
-    let message = match plugin.manifest.min_sandbox_level {
-        SandboxLevel::None => {
-            format!("plugin `{id}` would run without a sandbox, which needs environment `development`")
-        }
-        wanted => format!("plugin `{id}` asks for sandbox level `{wanted}`, and this host can witness only `none`"),
-    };
-    Err(HostError::new(ErrorCode::McpSandboxRequired, message)
-        .with_hint("to run it without a sandbox, set PLUGWARD_ENVIRONMENT=development; it then has all your rights"))
-}
-
 fn check_conflicts(inner: &Inner, plugin: &Plugin) -> Result<(), HostError> {
     let declared = plugin.manifest.declared_tools.as_deref().unwrap_or_default();
     inner.path.registry.check_conflicts(&plugin.id, declared).map_err(|conflict| conflict_error(plugin, &conflict))
@@ -207,24 +191,19 @@ async fn sweep(inner: &Arc<Inner>, plugin: &Plugin, plan: &LaunchPlan, generatio
 async fn launch(
     inner: &Arc<Inner>,
     plugin: &Arc<Plugin>,
-    plan: &LaunchPlan,
+    plan: Arc<LaunchPlan>,
     generation: u64,
 ) -> Result<Launched, HostError> {
     plugin.redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
     plugin.own_redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
     let spec = plan.launch_spec(generation);
     let container = plan.container.clone().zip(plan.container_name(generation));
-    let container = container.map(|(run, name)| ContainerStart { run, name, spec: spec.clone() });
-    let starter = Arc::clone(inner);
-    let spawned = tokio::task::spawn_blocking(move || starter.config.launcher.spawn(&spec))
+    let container = container.map(|(run, name)| ContainerStart { run, name, spec });
+    let (starter, started, start_plan) = (Arc::clone(inner), Arc::clone(plugin), Arc::clone(&plan));
+    let confined = tokio::task::spawn_blocking(move || confine::spawn(&starter, &started, &start_plan, generation))
         .await
-        .map_err(|_| HostError::internal("starting a process"))?
-        .map_err(|error| {
-            HostError::new(
-                ErrorCode::PluginHostStartFailed,
-                format!("plugin `{}` cannot be started: {error}", plugin.id),
-            )
-        })?;
+        .map_err(|_| HostError::internal("starting a process"))??;
+    let Confined { spawned, unconfined } = confined;
     let io_error = |error: std::io::Error| HostError::internal(format_args!("taking over the pipes: {error}"));
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
     let stderr = tokio::net::unix::pipe::Receiver::from_owned_fd(spawned.stderr).map_err(io_error)?;
@@ -237,8 +216,11 @@ async fn launch(
         secrets: Secrets { redactor: plugin.redactor.clone(), own: plan.secrets.as_slice().into() },
     };
     let session = Session::open(spawned.stdin, spawned.stdout, Arc::clone(&plugin.log), settings).map_err(io_error)?;
-    plugin.log.push(LogOrigin::Host, &format!("started, pid {}, generation {generation}", process.pid()));
-    Ok(Launched { generation, session: Arc::new(session), process, started_at: SystemTime::now(), container, over })
+    let level = process.enforcement().level;
+    let line = format!("started, pid {}, generation {generation}, sandbox level {level}", process.pid());
+    plugin.log.push(LogOrigin::Host, &line);
+    let started_at = SystemTime::now();
+    Ok(Launched { generation, session: Arc::new(session), process, started_at, container, unconfined, over })
 }
 
 /// Steps 4 to 9: everything that is said before the plugin is trusted with a call.

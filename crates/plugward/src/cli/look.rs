@@ -112,9 +112,16 @@ pub(super) async fn status(context: &Context) -> Result<Exit, Failure> {
 fn plugin_table(plugins: &[PluginBody]) -> String {
     let rows = plugins.iter().map(|plugin| {
         let (_, sign, word) = state(plugin);
-        vec![plugin.id.clone(), plugin.version.clone(), format!("{sign} {word}"), plugin.tools_count.to_string()]
+        let sandbox = plugin.enforcement.as_ref().map_or("-", |enforcement| enforcement.level.as_str()).to_owned();
+        vec![
+            plugin.id.clone(),
+            plugin.version.clone(),
+            format!("{sign} {word}"),
+            sandbox,
+            plugin.tools_count.to_string(),
+        ]
     });
-    table(&["PLUGIN", "VERSION", "STATE", "TOOLS"], rows.collect())
+    table(&["PLUGIN", "VERSION", "STATE", "SANDBOX", "TOOLS"], rows.collect())
 }
 
 /// Sign and words for the state of a plugin.
@@ -180,6 +187,9 @@ fn info_text(info: &InfoBody) -> String {
     }
     if let Some(enforcement) = &plugin.enforcement {
         row(&mut text, "isolation", &format!("{}: {}", enforcement.level, safe(&enforcement.note)));
+        if !enforcement.missing.is_empty() {
+            row(&mut text, "not enforced", &safe(&enforcement.missing.join(", ")));
+        }
     }
     if plugin.restarts > 0 {
         row(&mut text, "restarts", &format!("{} since the host started", plugin.restarts));

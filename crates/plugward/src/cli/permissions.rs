@@ -2,6 +2,7 @@
 
 use super::output::{safe, table};
 use super::plugins::plugin;
+use super::review::access;
 use super::{Context, unexpected};
 use crate::control::{Failure, Operation, Outcome};
 use crate::exit::Exit;
@@ -25,6 +26,9 @@ pub(super) async fn permissions(
             "plugin_id": plugin.id,
             "requested_permissions": plugin.requested_permissions,
             "granted_permissions": plugin.granted_permissions,
+            "minimum_sandbox_level": plugin.minimum_sandbox_level,
+            "access": plugin.access,
+            "enforcement": plugin.enforcement,
             "status": plugin.status,
         }));
     } else {
@@ -43,14 +47,25 @@ pub(super) async fn permissions(
 }
 
 fn text(plugin: &PluginBody) -> String {
-    if plugin.requested_permissions.is_empty() {
-        return format!("plugin {} asks for no permissions", plugin.id);
-    }
-    let rows = plugin.requested_permissions.iter().map(|name| {
-        let granted = plugin.granted_permissions.contains(name);
-        vec![name.clone(), if granted { "✓ granted" } else { "✗ not granted" }.to_owned()]
+    let mut text = if plugin.requested_permissions.is_empty() {
+        format!("plugin {} asks for no permissions\n", plugin.id)
+    } else {
+        let rows = plugin.requested_permissions.iter().map(|name| {
+            let granted = plugin.granted_permissions.contains(name);
+            vec![name.clone(), if granted { "✓ granted" } else { "✗ not granted" }.to_owned()]
+        });
+        let mut rows = table(&["PERMISSION", "STATE"], rows.collect());
+        rows.push('\n');
+        rows
+    };
+    text.push_str("\nof this machine, inside its sandbox, it\n");
+    access(&mut text, &plugin.access);
+    text.push_str(&format!("\nsandbox level wanted: {}\n", safe(&plugin.minimum_sandbox_level)));
+    text.push_str(&match &plugin.enforcement {
+        Some(enforcement) => format!("in force now: {} - {}", enforcement.level, safe(&enforcement.note)),
+        None => "in force now: nothing, it does not run".to_owned(),
     });
-    table(&["PERMISSION", "STATE"], rows.collect())
+    text
 }
 
 pub(super) async fn asks(context: &Context) -> Result<Exit, Failure> {

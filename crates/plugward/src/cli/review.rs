@@ -10,7 +10,7 @@ use super::output::{Tone, paint, safe, strong};
 use super::{Context, unexpected};
 use crate::control::{Failure, Operation, Outcome};
 use crate::exit::Exit;
-use crate::wire::{ChangeBody, ReviewBody, ReviewToolBody};
+use crate::wire::{AccessLineBody, ChangeBody, ReviewBody, ReviewToolBody};
 
 pub(super) async fn run(context: &Context, id: String) -> Result<Exit, Failure> {
     let link = Link::open(&context.settings).await?;
@@ -118,8 +118,28 @@ fn permissions(text: &mut String, review: &ReviewBody) {
         };
         line(text, &format!("  {:<20} {meaning}", safe(&permission.name)));
     }
+    line(text, "");
+    line(text, &strong("Of this machine, inside its sandbox, it"));
+    access(text, &review.access);
+    if !review.shared_read_only.is_empty() {
+        line(text, &format!("  shared read-only: {}", safe(&review.shared_read_only.join(" "))));
+    }
     line(text, &format!("  isolation wanted: {}", safe(&review.minimum_sandbox_level)));
     line(text, &format!("  isolation here:   {}", safe(&review.isolation)));
+}
+
+/// What it gets of the machine and what it does not.
+pub(super) fn access(text: &mut String, lines: &[AccessLineBody]) {
+    for access in lines {
+        let sign = match access.risk.as_str() {
+            "danger" => paint(Tone::Bad, "!"),
+            "high" => paint(Tone::Warn, "!"),
+            "absent" => paint(Tone::Good, "✓"),
+            _ => "-".to_owned(),
+        };
+        let red_flag = access.red_flag.as_ref().map(|reason| format!(" - it {reason}")).unwrap_or_default();
+        line(text, &format!("  {sign} {}{}", safe(&access.text), safe(&red_flag)));
+    }
 }
 
 fn tools(text: &mut String, review: &ReviewBody) {

@@ -1,7 +1,7 @@
 //! One plugin: the seed's `Plugin` with our detail beside it.
 
 use plugward_host::{HeldTool, PluginView, QuarantinedTool};
-use plugward_policy::{ApprovedArgument, Backend, Manifest, expand_backend, parse_manifest, secret_values};
+use plugward_policy::{AccessLine, ApprovedArgument, Backend, Manifest, expand_backend, parse_manifest, secret_values};
 use plugward_sandbox::Enforcement;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -35,6 +35,10 @@ pub(crate) struct PluginBody {
     pub(crate) requested_permissions: Vec<String>,
     /// Permissions granted.
     pub(crate) granted_permissions: Vec<String>,
+    /// The sandbox level below which it does not start.
+    pub(crate) minimum_sandbox_level: String,
+    /// What it asks of the machine and what it does not get, most dangerous first.
+    pub(crate) access: Vec<AccessLineBody>,
     /// Last failure, if it has not been overcome.
     pub(crate) error_message: Option<String>,
     /// Where it was installed from, as given.
@@ -123,6 +127,19 @@ pub(crate) struct QuarantinedToolBody {
     pub(crate) reason: String,
 }
 
+/// One sentence on what a plugin gets of the machine, or does not get. Holds at sandbox level `full`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct AccessLineBody {
+    /// `danger`, `high`, `moderate`, `low`, or `absent` for what it does not get.
+    pub(crate) risk: String,
+    /// The sentence, without its subject.
+    pub(crate) text: String,
+    /// Why to think twice.
+    pub(crate) red_flag: Option<String>,
+    /// The permission behind it, if there is one.
+    pub(crate) permission: Option<String>,
+}
+
 /// Isolation in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EnforcementBody {
@@ -150,6 +167,8 @@ impl From<&PluginView> for PluginBody {
             approved: view.approved,
             requested_permissions: view.requested_permissions.clone(),
             granted_permissions: view.granted_permissions.clone(),
+            minimum_sandbox_level: view.minimum_level.as_str().to_owned(),
+            access: view.access.iter().map(AccessLineBody::from).collect(),
             error_message: view.error.clone(),
             source: view.source.clone(),
             installed_at: rfc3339(view.installed_at),
@@ -171,7 +190,7 @@ impl From<&Manifest> for ManifestBody {
             name: manifest.name.clone(),
             version: manifest.version.clone(),
             description: manifest.description.clone(),
-            permissions: manifest.permissions.iter().map(ToString::to_string).collect(),
+            permissions: manifest.all_permissions().iter().map(ToString::to_string).collect(),
             contributes: ContributionsBody {
                 tools: manifest.declared_tools.iter().flatten().map(ToString::to_string).collect(),
             },
@@ -195,6 +214,17 @@ impl From<&Backend> for BackendBody {
             env: backend.env.iter().map(|(name, _)| name.clone()).collect(),
             startup_timeout_seconds: backend.startup_timeout.as_secs(),
             tool_timeout_seconds: backend.tool_timeout.as_secs(),
+        }
+    }
+}
+
+impl From<&AccessLine> for AccessLineBody {
+    fn from(line: &AccessLine) -> Self {
+        Self {
+            risk: line.risk.as_str().to_owned(),
+            text: line.text.clone(),
+            red_flag: line.red_flag.map(str::to_owned),
+            permission: line.permission.as_ref().map(ToString::to_string),
         }
     }
 }

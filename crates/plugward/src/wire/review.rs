@@ -5,6 +5,8 @@ use plugward_policy::Change;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::AccessLineBody;
+
 /// Everything that would run and be touched; agreeing names `digest`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReviewBody {
@@ -42,6 +44,10 @@ pub(crate) struct ReviewBody {
     pub(crate) inherited_environment: Vec<String>,
     /// Permissions it asks for.
     pub(crate) permissions: Vec<PermissionBody>,
+    /// What it gets of the machine and what it does not, most dangerous first.
+    pub(crate) access: Vec<AccessLineBody>,
+    /// Programs and libraries of this machine it can read, to run at all.
+    pub(crate) shared_read_only: Vec<String>,
     /// Minimum isolation it asks for.
     pub(crate) minimum_sandbox_level: String,
     /// What this host's isolation really does, in words.
@@ -121,6 +127,8 @@ impl From<&ReviewView> for ReviewBody {
             environment: view.environment.iter().map(variable).collect(),
             inherited_environment: view.inherited_environment.clone(),
             permissions: view.permissions.iter().map(permission).collect(),
+            access: view.access.iter().map(AccessLineBody::from).collect(),
+            shared_read_only: view.shared.clone(),
             minimum_sandbox_level: view.minimum_level.clone(),
             isolation: view.isolation.clone(),
             tools: view.tools.iter().map(ReviewToolBody::from).collect(),

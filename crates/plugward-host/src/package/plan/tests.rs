@@ -50,6 +50,7 @@ impl Place {
             package_dir: &self.root.join("package"),
             facts: &hash_package(&self.root.join("package")).unwrap(),
             home_dir: &self.root.join("home"),
+            own_dir: &self.root.join("state"),
             host: &self.host,
             passed_variables: &[],
         })

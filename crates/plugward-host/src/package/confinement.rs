@@ -1,0 +1,236 @@
+//! From a plan to the sandbox a plugin runs in.
+//!
+//! Owns what each permission becomes: which folders are shown and how, the network, the limits, the user. Refuses to
+//! decide whether a plugin may run without a sandbox, and refuses a permission that cannot be kept to: giving more than
+//! was agreed to is no way out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plugward_policy::{AccessPermission, Digest, ExpandedAccess, GrantSet, NetTarget, PluginId, SandboxLevel};
+use plugward_sandbox::{Level, Limits, Network, SandboxSpec, UserPolicy};
+
+use super::access::LocalAccess;
+use super::shown;
+
+/// First user id given to plugins of a host that runs as root, and how many there are. Far above those of people and
+/// services, and below those the system reserves.
+const OWN_USERS: (u32, u32) = (1_900_000_000, 90_000_000);
+
+/// The same where the machine is a container with only the usual 65,536 ids.
+const OWN_USERS_IN_CONTAINER: (u32, u32) = (20_000, 30_000);
+
+/// What a plugin may touch, worked out for this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Confinement {
+    pub(crate) plugin: PluginId,
+    /// The level the manifest asks for.
+    pub(crate) level: SandboxLevel,
+    /// Canonical.
+    pub(crate) package_dir: PathBuf,
+    /// The plugin's private home, canonical.
+    pub(crate) home_dir: PathBuf,
+    /// What it asks for beyond that.
+    pub(crate) access: LocalAccess,
+    /// Programs and libraries it needs to run at all, read-only.
+    pub(crate) shared: Vec<PathBuf>,
+}
+
+/// A permission that cannot be kept to, so the plugin does not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfinementError {
+    /// Lists of hosts are not enforced yet.
+    #[error(
+        "permission `{permission}` allows a single host, and a list of hosts cannot be enforced yet; a manifest without \
+         `net:` permissions gets no network, one with `net:*` gets all of it"
+    )]
+    HostList {
+        /// The permission.
+        permission: AccessPermission,
+    },
+    /// A place that is not there.
+    #[error("permission `{permission}` is about `{place}`, which does not exist; create it, or revoke the permission")]
+    PlaceMissing {
+        /// The permission.
+        permission: AccessPermission,
+        /// The place.
+        place: String,
+    },
+}
+
+impl Confinement {
+    /// The sandbox with what was granted; `None` when the plugin asks for none.
+    pub(crate) fn sandbox(&self, grants: &GrantSet) -> Result<Option<SandboxSpec>, ConfinementError> {
+        let level = match self.level {
+            SandboxLevel::None => return Ok(None),
+            SandboxLevel::Limited => Level::Limited,
+            SandboxLevel::Partial => Level::Partial,
+            SandboxLevel::Full => Level::Full,
+        };
+        let access = self.access.expanded.granted(grants);
+        refuse_missing(&access)?;
+        let mut read_only = self.shared.clone();
+        read_only.extend(access.files_read.values().map(PathBuf::from));
+        let granted =
+            |real: &String| access.files_read.values().chain(access.files_write.values()).any(|it| it == real);
+        let aliases = self.access.aliases.iter().filter(|(_, real)| granted(real));
+        read_only.extend(aliases.map(|(named, _)| named.clone()));
+        let mut read_write = vec![self.home_dir.clone()];
+        read_write.extend(access.files_write.values().map(PathBuf::from));
+        let limits = access.limits;
+        Ok(Some(SandboxSpec {
+            package_dir: Some(self.package_dir.clone()),
+            read_only,
+            read_write,
+            // Public data of the machine; Node.js does not start where it is there and closed.
+            certificates: true,
+            network: network(&access)?,
+            limits: Limits {
+                memory_bytes: Some(limits.memory_bytes),
+                // Node.js reserves far more than it uses.
+                address_space_bytes: None,
+                cpu_s: limits.cpu_seconds,
+                processes: Some(limits.processes.into()),
+                open_files: Some(limits.open_files.into()),
+                file_bytes: Some(limits.file_bytes),
+            },
+            user: user_of(&self.plugin),
+            ..SandboxSpec::new(level)
+        }))
+    }
+
+    /// Where the plugin finds room for temporary files at its level.
+    pub(crate) fn temporary_dir(&self) -> &Path {
+        if self.level == SandboxLevel::Full { Path::new("/tmp") } else { &self.home_dir }
+    }
+
+    /// What is shared with it read-only, for people.
+    pub(crate) fn shared_paths(&self) -> Vec<String> {
+        self.shared.iter().map(shown).collect()
+    }
+}
+
+fn refuse_missing(access: &ExpandedAccess) -> Result<(), ConfinementError> {
+    let writes = access.files_write.iter().map(|(path, place)| (AccessPermission::FilesWrite(path.clone()), place));
+    let reads = access.files_read.iter().map(|(path, place)| (AccessPermission::FilesRead(path.clone()), place));
+    match writes.chain(reads).find(|(_, place)| !Path::new(place).exists()) {
+        Some((permission, place)) => Err(ConfinementError::PlaceMissing { permission, place: shown(place) }),
+        None => Ok(()),
+    }
+}
+
+fn network(access: &ExpandedAccess) -> Result<Network, ConfinementError> {
+    if access.network.iter().any(|rule| rule.target() == NetTarget::Any) {
+        return Ok(Network::Open);
+    }
+    match access.network.first() {
+        None => Ok(Network::Off),
+        Some(rule) => Err(ConfinementError::HostList { permission: AccessPermission::Network(rule.clone()) }),
+    }
+}
+
+/// The user a sandboxed plugin runs as. A host that runs as root gives each plugin an unprivileged one of its own, the
+/// same at every start: its data belong to it.
+pub(crate) fn user_of(plugin: &PluginId) -> UserPolicy {
+    if !rustix::process::geteuid().is_root() {
+        return UserPolicy::Same;
+    }
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let id = own_user(plugin, &map);
+    UserPolicy::Drop { uid: id, gid: id }
+}
+
+fn own_user(plugin: &PluginId, uid_map: &str) -> u32 {
+    let (first, count) = if maps(uid_map, OWN_USERS) { OWN_USERS } else { OWN_USERS_IN_CONTAINER };
+    // The digest's text is of fixed length; its first bytes spread plugins evenly.
+    let digest = Digest::of(plugin.as_str().as_bytes()).to_string();
+    let number = digest.bytes().fold(0_u32, |number, byte| number.wrapping_mul(31).wrapping_add(byte.into()));
+    first + number % count
+}
+
+/// Whether a user namespace with this map knows all of `range`.
+fn maps(uid_map: &str, (first, count): (u32, u32)) -> bool {
+    uid_map.lines().any(|line| {
+        let mut fields = line.split_whitespace().map(|field| field.parse::<u64>().unwrap_or_default());
+        let (inside, _outside, length) = (fields.next(), fields.next(), fields.next());
+        let (inside, length) = (inside.unwrap_or_default(), length.unwrap_or_default());
+        inside <= u64::from(first) && u64::from(first) + u64::from(count) <= inside + length
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use plugward_policy::parse_manifest;
+
+    use super::*;
+
+    fn confinement(permissions: &str, sandbox: &str) -> (Confinement, GrantSet) {
+        let text = format!(
+            "id: demo\nname: Demo\nversion: 1.0.0\npermissions: {permissions}\nsandbox: {sandbox}\nbackend:\n  type: mcp\n  \
+             transport: stdio\n  command: x\n"
+        );
+        let manifest = parse_manifest(&text, "plugin.yaml").unwrap().manifest;
+        let expanded = manifest.access.expand(Some("/home/ann"), |_| None).unwrap();
+        let grants = manifest.all_permissions().into_iter().collect();
+        let confinement = Confinement {
+            plugin: manifest.id.clone(),
+            level: manifest.min_sandbox_level,
+            package_dir: "/state/plugins/demo".into(),
+            home_dir: "/state/homes/demo".into(),
+            access: LocalAccess { expanded, aliases: vec![("/link".into(), "/usr/share".to_owned())] },
+            shared: vec!["/usr".into()],
+        };
+        (confinement, grants)
+    }
+
+    // Requirements 90, 91: a plugin that asks for nothing gets its package, its home and no network.
+    #[test]
+    fn nothing_asked_is_nothing_given() {
+        let (confinement, grants) = confinement("[]", "{}");
+        let spec = confinement.sandbox(&grants).unwrap().unwrap();
+        assert_eq!((spec.level, &spec.network), (Level::Full, &Network::Off));
+        assert_eq!(spec.package_dir.as_deref(), Some(Path::new("/state/plugins/demo")));
+        assert_eq!((spec.read_only, spec.read_write), (vec!["/usr".into()], vec!["/state/homes/demo".into()]));
+    }
+
+    // Requirements 91 to 93: each permission becomes exactly what its sentence says, and only once it is granted.
+    #[test]
+    fn granted_permissions_become_paths_network_and_limits() {
+        let (wanted, grants) =
+            confinement("['fs.read:/usr/share', 'fs.write:/tmp', 'net:*']", "{memory_bytes: 67108864, cpu_seconds: 9}");
+        let spec = wanted.sandbox(&grants).unwrap().unwrap();
+        assert_eq!(spec.read_only, [Path::new("/usr"), Path::new("/usr/share"), Path::new("/link")]);
+        assert_eq!(spec.read_write, [Path::new("/state/homes/demo"), Path::new("/tmp")]);
+        assert_eq!(spec.network, Network::Open);
+        assert_eq!((spec.limits.memory_bytes, spec.limits.cpu_s), (Some(67_108_864), Some(9)));
+        let spec = wanted.sandbox(&GrantSet::default()).unwrap().unwrap();
+        assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 1, Network::Off));
+    }
+
+    // Requirement 146: what cannot be enforced is an error and never something weaker.
+    #[test]
+    fn what_cannot_be_kept_to_is_refused_by_name() {
+        let (wanted, grants) = confinement("['net:api.example.test']", "{}");
+        let text = wanted.sandbox(&grants).unwrap_err().to_string();
+        assert!(text.starts_with("permission `net:api.example.test:443` allows a single host"), "{text}");
+        let (wanted, grants) = confinement("['fs.read:/no/where']", "{}");
+        let text = wanted.sandbox(&grants).unwrap_err().to_string();
+        assert!(text.contains("`fs.read:/no/where` is about `/no/where`, which does not exist"), "{text}");
+        let (wanted, grants) = confinement("[]", "{minimum_level: none}");
+        assert_eq!(wanted.sandbox(&grants).unwrap(), None);
+    }
+
+    // Requirement 86: the same user at every start, never root, and one the machine knows.
+    #[test]
+    fn each_plugin_has_a_user_of_its_own() {
+        let id = |text: &str| PluginId::new(text).unwrap();
+        let whole = "         0          0 4294967295\n";
+        let container = "0 100000 65536\n";
+        let first = own_user(&id("notes"), whole);
+        assert_eq!(first, own_user(&id("notes"), whole));
+        assert_ne!(first, own_user(&id("mail"), whole));
+        assert!((1_900_000_000..1_990_000_000).contains(&first));
+        assert!((20_000..50_000).contains(&own_user(&id("notes"), container)));
+        assert!((20_000..50_000).contains(&own_user(&id("notes"), "")));
+    }
+}
