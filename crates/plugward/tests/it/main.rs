@@ -20,5 +20,7 @@ mod host_results;
 mod host_start;
 mod host_stop;
 mod host_trust;
+mod sandbox_access;
+mod sandbox_gate;
 mod stress;
 mod support;

@@ -269,6 +269,7 @@ fn a_package_that_is_gone_is_named() {
         package_dir: &gone,
         facts: &facts,
         home_dir: &place.root.join("home"),
+        own_dir: &place.root.join("state"),
         host: &place.host,
         passed_variables: &[],
     };
