@@ -1,11 +1,12 @@
 //! `doctor`: what is there, what is missing, why it matters and what to do about it.
 //!
-//! Owns the checks and their wording. Refuses to start anything: programs are looked up, never run; plugins stay off.
+//! Owns the checks and their wording. Refuses to start plugins and what is on the
+//! `PATH`: programs are looked up, never run. Only the sandbox is tried, with a program that does nothing.
 
 use std::path::{Path, PathBuf};
 
-use plugward_host::{Environment, ErrorCode, Host};
-use plugward_sandbox::{Availability, PlatformReport};
+use plugward_host::{Environment, ErrorCode, Host, LevelCheck, check_levels};
+use plugward_sandbox::{Availability, Launcher, PlatformReport};
 use serde::Serialize;
 
 use super::output::{Output, Tone, paint, safe};
@@ -62,10 +63,13 @@ struct Report<'a> {
 
 pub(super) async fn run(output: &Output, settings: Result<Settings, SettingsError>) -> Exit {
     let mut rows = platform(&plugward_sandbox::probe());
+    let levels = tokio::task::spawn_blocking(sandbox_levels).await.unwrap_or_default();
+    let has_level = levels.iter().any(|row| row.state == State::Ok);
+    rows.extend(levels);
     match settings {
         Ok(settings) => {
             rows.push(config(&settings));
-            rows.push(environment(&settings));
+            rows.push(environment(&settings, has_level));
             rows.extend(home(&settings).await);
         }
         Err(error) => {
@@ -158,19 +162,49 @@ fn config(settings: &Settings) -> Row {
     Row::ok("settings", format!("{}: {found}", file.display()))
 }
 
-fn environment(settings: &Settings) -> Row {
+/// Each level that plugins can ask for, tried on this machine.
+fn sandbox_levels() -> Vec<Row> {
+    let launcher = match Launcher::current_exe() {
+        Ok(launcher) => launcher,
+        Err(error) => {
+            return vec![Row::broken("sandbox", error.to_string(), "no plugin can be started", "mount /proc")];
+        }
+    };
+    let row = |check: LevelCheck| {
+        let name = format!("sandbox {}", check.level);
+        match check.outcome {
+            Ok(enforcement) => {
+                let mut found = "holds: a probe under its rules could not get out".to_owned();
+                if !enforcement.missing.is_empty() {
+                    found.push_str(&format!("; not covered: {}", enforcement.missing.join(", ")));
+                }
+                Row::ok(&name, found)
+            }
+            Err(error) => Row::warning(
+                &name,
+                error.to_string(),
+                "plugins that ask for this level do not start, or in development start without a sandbox",
+                "the text above names the layer that is missing; allow it for plugward, or ask who runs this machine",
+            ),
+        }
+    };
+    check_levels(&launcher).into_iter().map(row).collect()
+}
+
+fn environment(settings: &Settings, has_level: bool) -> Row {
     let found = format!("{} (from {})", settings.environment.as_str(), settings.environment_source);
     match settings.environment {
+        Environment::Production if has_level => Row::ok("environment", found),
         Environment::Production => Row::warning(
             "environment",
             found,
-            "production starts plugins in a sandbox only, and this version has none yet: no plugin will start",
+            "production starts plugins in a sandbox only, and this machine has none: no plugin will start",
             "to run plugins you trust with all your rights: set PLUGWARD_ENVIRONMENT=development",
         ),
         Environment::Development => Row::warning(
             "environment",
             found,
-            "plugins run as you, with all your rights",
+            "plugins that ask for no sandbox, or cannot have theirs here, run as you, with all your rights",
             "enable only plugins you trust; unset it when you are done",
         ),
     }

@@ -93,8 +93,9 @@ async fn a_plugin_touches_its_own_and_nothing_else() {
     assert!(done(&attempt(&host, "kept", "read", package.join("plugin.yaml")).await));
     assert!(done(&attempt(&host, "kept", "write", home.join("note")).await));
     assert_eq!(fs::read_to_string(home.join("note")).unwrap(), "written by a plugin");
-    assert!(done(&attempt(&host, "kept", "write", Path::new("/tmp/scratch")).await));
-    assert!(!Path::new("/tmp/scratch").exists(), "its temporary files are the machine's");
+    let scratch = format!("/tmp/plugward-scratch-{}", std::process::id());
+    assert!(done(&attempt(&host, "kept", "write", &scratch).await));
+    assert!(!Path::new(&scratch).exists(), "its temporary files are the machine's");
     let processes = attempt(&host, "kept", "processes", "").await;
     let few = processes.strip_prefix("done: ").is_none_or(|count| count.parse::<usize>().unwrap() <= 2);
     assert!(few, "it sees processes of others: {processes}");
@@ -105,10 +106,10 @@ async fn a_plugin_touches_its_own_and_nothing_else() {
 async fn its_environment_is_what_was_agreed_to() {
     let host = TestHost::with(production()).await;
     host.run(&Fixture::normal("plain")).await;
-    let seen = host.text("plain.environment", json!({})).await;
+    let seen = host.output("plain.environment", json!({})).await.to_string();
     assert!(!seen.contains("planted-secret-value") && !seen.contains("PLUGWARD"), "{seen}");
     host.run(&Fixture::normal("given").permission("env:PLANTED_API_KEY")).await;
-    let seen = host.text("given.environment", json!({})).await;
+    let seen = host.output("given.environment", json!({})).await.to_string();
     // It has it, and what it says of it is masked on the way out.
     assert!(seen.contains("PLANTED_API_KEY") && !seen.contains("planted-secret-value"), "{seen}");
 }
