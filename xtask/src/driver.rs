@@ -47,7 +47,7 @@ impl Plugward {
 
     /// What has to be set for `plugward` to find this home, apart from `PATH`.
     pub(crate) fn settings(&self) -> [(&'static str, String); 2] {
-        [("PLUGWARD_HOME", self.home.display().to_string()), ("PLUGWARD_ENVIRONMENT", "development".to_owned())]
+        [("PLUGWARD_HOME", self.home.display().to_string()), ("PLUGWARD_ENVIRONMENT", "production".to_owned())]
     }
 
     /// Gives a job the environment under which it, or what it starts, finds this home.

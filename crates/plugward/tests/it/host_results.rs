@@ -264,6 +264,8 @@ async fn requirements_22_74_76_77_78_122_the_plugin_sees_exactly_what_it_may() {
     let private = home.join("homes/fx").display().to_string();
     let mut expected = json!({
         "PATH": path, "HOME": private, "LANG": "C.UTF-8", "TZ": "UTC", "DEMO_FLAG": "1",
+        // Its own, inside its sandbox.
+        "TMPDIR": "/tmp",
         "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1",
         "PYTHONPYCACHEPREFIX": format!("{private}/.cache/python"),
     });

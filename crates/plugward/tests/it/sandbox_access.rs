@@ -22,7 +22,7 @@ fn trying(id: &str) -> Fixture {
 
 /// The same without a sandbox.
 fn unconfined(id: &str) -> Fixture {
-    trying(id).extra("sandbox:\n  minimum_level: none\n")
+    trying(id).unconfined()
 }
 
 fn production() -> Settings {

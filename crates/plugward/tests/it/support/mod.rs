@@ -131,7 +131,21 @@ impl Fixture {
         for line in &self.backend {
             writeln!(yaml, "  {line}").unwrap();
         }
+        if self.leaves_sandbox() && !self.extra.contains("sandbox:") {
+            writeln!(yaml, "sandbox:\n  minimum_level: none").unwrap();
+        }
         yaml + &self.extra
+    }
+
+    /// A plugin that asks for no sandbox.
+    pub(crate) fn unconfined(self) -> Self {
+        self.extra("sandbox:\n  minimum_level: none\n")
+    }
+
+    /// Whether it touches what lies outside of a sandbox: files where the test looks, or the fixture behind a script.
+    fn leaves_sandbox(&self) -> bool {
+        let outside = std::env::temp_dir().display().to_string();
+        self.command != "mcp-fixture" || self.args.iter().chain(&self.backend).any(|text| text.contains(&outside))
     }
 
     pub(crate) fn package(&self) -> Package {
