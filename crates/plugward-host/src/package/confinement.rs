@@ -5,6 +5,8 @@
 //! was agreed to is no way out.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, lchown};
 use std::path::{Path, PathBuf};
 
 use plugward_policy::{AccessPermission, Digest, ExpandedAccess, GrantSet, NetTarget, PluginId, SandboxLevel};
@@ -12,6 +14,7 @@ use plugward_sandbox::{Level, Limits, Network, SandboxSpec, UserPolicy};
 
 use super::access::LocalAccess;
 use super::shown;
+use super::tree::PackageLimits;
 
 /// First user id given to plugins of a host that runs as root, and how many there are. Far above those of people and
 /// services, and below those the system reserves.
@@ -99,6 +102,22 @@ impl Confinement {
         }))
     }
 
+    /// Gives the package to the plugin's own user, when it has one: programs such as git refuse files of somebody else.
+    /// Its sandbox keeps it from changing them all the same. Only for level `full`, where the package is mounted read-only.
+    pub(crate) fn hand_over_package(&self, user: UserPolicy) -> io::Result<()> {
+        match user {
+            UserPolicy::Drop { uid, gid } if self.level == SandboxLevel::Full => {
+                if fs::symlink_metadata(&self.package_dir)?.uid() == uid {
+                    return Ok(());
+                }
+                // The folder itself comes last, so that a hand-over that was cut short starts again.
+                give_content(&self.package_dir, uid, gid, PackageLimits::default().depth)?;
+                lchown(&self.package_dir, Some(uid), Some(gid))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Where the plugin finds room for temporary files at its level.
     pub(crate) fn temporary_dir(&self) -> &Path {
         if self.level == SandboxLevel::Full { Path::new("/tmp") } else { &self.home_dir }
@@ -108,6 +127,19 @@ impl Confinement {
     pub(crate) fn shared_paths(&self) -> Vec<String> {
         self.shared.iter().map(shown).collect()
     }
+}
+
+/// No link is followed: a package may hold some.
+fn give_content(folder: &Path, uid: u32, gid: u32, depth: usize) -> io::Result<()> {
+    let depth = depth.checked_sub(1).ok_or(io::ErrorKind::InvalidInput)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            give_content(&entry.path(), uid, gid, depth)?;
+        }
+        lchown(entry.path(), Some(uid), Some(gid))?;
+    }
+    Ok(())
 }
 
 fn refuse_missing(access: &ExpandedAccess) -> Result<(), ConfinementError> {
