@@ -103,9 +103,9 @@ async fn permissions_are_replaced_as_a_whole_and_only_by_known_names() {
     assert_eq!(none.json()["status"], "permission_required");
 }
 
-/// Requirements 104, 105: in production nothing runs that the sandbox cannot hold.
+/// Requirements 104, 105: in production nothing runs outside of a sandbox.
 #[tokio::test]
-async fn an_approved_plugin_does_not_start_in_production() {
+async fn an_approved_plugin_without_a_sandbox_does_not_start_in_production() {
     let api = Api::new().await;
     api.install_approved("notes", "[]").await;
     let reply = api.post("/api/plugins/notes/enable", "").await;

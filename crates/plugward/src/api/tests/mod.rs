@@ -116,7 +116,7 @@ impl Api {
         let manifest = format!(
             "id: {id}\nname: Notes\nversion: 1.2.3\ndescription: For tests\npermissions: {permissions}\n\
              contributes:\n  tools: [{id}.echo]\nbackend:\n  type: mcp\n  transport: stdio\n  command: ./server\n  \
-             args: [normal]\n"
+             args: [normal]\nsandbox:\n  minimum_level: none\n"
         );
         std::fs::write(dir.join("plugin.yaml"), manifest).unwrap();
         std::fs::write(dir.join("server"), "#!/bin/sh\nexit 1\n").unwrap();
