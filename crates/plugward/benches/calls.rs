@@ -342,7 +342,7 @@ async fn read_answers(stdout: pipe::Receiver, waiting: Waiting) {
 fn fixture_spec() -> Fallible<LaunchSpec> {
     let executable = std::env::current_exe()?;
     let argv = [executable.as_os_str(), FIXTURE.as_ref(), "normal".as_ref()].map(ToOwned::to_owned).to_vec();
-    Ok(LaunchSpec { executable, argv, cwd: "/".into(), env: Vec::new(), stop: StopGrace::default() })
+    Ok(LaunchSpec { executable, argv, cwd: "/".into(), env: Vec::new(), stop: StopGrace::default(), sandbox: None })
 }
 
 /// Our own MCP server face, on a home in which the same plugin is switched on.
@@ -358,7 +358,7 @@ async fn serve(home: &Path) -> Fallible<Arc<Client>> {
         ("PLUGWARD_ENVIRONMENT".into(), "development".into()),
         ("PATH".into(), program_folder()?.into()),
     ];
-    let spec = LaunchSpec { executable, argv, cwd: "/".into(), env, stop: StopGrace::default() };
+    let spec = LaunchSpec { executable, argv, cwd: "/".into(), env, stop: StopGrace::default(), sandbox: None };
     Client::start(spec, "fx_echo").await
 }
 

@@ -115,3 +115,19 @@ fn production_starts_nothing_unconfined() {
         cli.ends(0, &["enable", &kept]);
     }
 }
+
+/// Requirement 94: what a plugin may touch, and what it does not get, stands in the review and in `permissions`.
+#[test]
+fn access_is_told_in_sentences() {
+    let cli = Cli::new();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    let id = cli.approve(&Fixture::normal("fix").permission(&format!("fs.write:{place}")).package());
+    for arguments in [["review", id.as_str()], ["permissions", id.as_str()]] {
+        let shown = cli.ends(0, &arguments).stdout;
+        assert!(shown.contains(&format!("may read, change and delete {place}")), "{shown}");
+        assert!(shown.contains("gets no network, not even services of this machine"), "{shown}");
+        assert!(shown.contains("2 GiB of memory") && shown.contains("full"), "{shown}");
+    }
+    assert!(cli.ends(0, &["review", id.as_str()]).stdout.contains("shared read-only: /"));
+}
