@@ -73,6 +73,7 @@ mod imp {
     use std::{fs, path::Path};
 
     use super::{Availability, PlatformReport};
+    use crate::linux::landlock_version;
 
     pub(super) fn probe() -> PlatformReport {
         PlatformReport {
@@ -85,7 +86,7 @@ mod imp {
                 read("/proc/sys/kernel/unprivileged_userns_clone").as_deref(),
                 read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref(),
             ),
-            landlock_abi: landlock_abi(),
+            landlock_abi: Some(landlock_version()).filter(|version| *version > 0),
             seccomp: match read("/proc/self/status") {
                 Some(status) => available_if(status.lines().any(|line| line.starts_with("Seccomp:"))),
                 None => Availability::Unknown,
@@ -110,21 +111,6 @@ mod imp {
             (_, _, Some("1")) => Availability::Restricted,
             _ => Availability::Available,
         }
-    }
-
-    fn landlock_abi() -> Option<u32> {
-        const LANDLOCK_CREATE_RULESET_VERSION: libc::c_uint = 1;
-        #[allow(unsafe_code, reason = "the version query has no safe wrapper")]
-        // SAFETY: with the version flag the call takes no attributes (null, size 0) and creates nothing.
-        let version = unsafe {
-            libc::syscall(
-                libc::SYS_landlock_create_ruleset,
-                std::ptr::null::<libc::c_void>(),
-                0_usize,
-                LANDLOCK_CREATE_RULESET_VERSION,
-            )
-        };
-        u32::try_from(version).ok().filter(|version| *version > 0)
     }
 
     /// Mount point of the first cgroup2 file system. In each line the type follows a lone `-`.

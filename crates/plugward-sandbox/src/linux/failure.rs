@@ -88,8 +88,8 @@ impl Step {
         const NAMESPACES: &str = "; allow user namespaces for this user (`user.max_user_namespaces`, \
                                   `kernel.unprivileged_userns_clone`, an AppArmor profile with `userns`), or ask for level \
                                   `partial`";
-        const KERNEL: &str = "; it takes Linux 5.12 or later and a container that permits mounting, or ask for level \
-                              `partial`";
+        const KERNEL: &str = "; it takes Linux 5.12 or later, a container that permits mounting, and on Ubuntu an AppArmor \
+                              profile with `userns`; or ask for level `partial`";
         const LANDLOCK: &str =
             "; it takes Linux 6.2 or later with `landlock` in the `lsm=` list of the kernel's command line";
         Some(match self {

@@ -12,6 +12,7 @@ use std::{
 };
 
 use rustix::{
+    fs::fchown,
     io::{Errno, fcntl_dupfd_cloexec},
     net::{SocketType, sockopt::socket_type},
     process::{
@@ -190,7 +191,7 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         let main = child.as_raw_nonzero().get();
         return Ok(Started { child, reports: None, main, applied: Applied::default(), _canaries: None });
     };
-    check_user(sandbox)?;
+    settle_user(sandbox, &stdio)?;
     let (canaries, task) = match purpose {
         Purpose::Plugin => (None, Task::Plugin),
         Purpose::Witness => {
@@ -209,18 +210,21 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the
-/// plugin's writable folders. Only root can do that.
-fn check_user(sandbox: &SandboxSpec) -> Result<(), Failure> {
-    let refused = Failure::at(Step::User)(Errno::PERM);
+/// plugin's writable folders and pipes. Only root can do that.
+fn settle_user(sandbox: &SandboxSpec, stdio: &[OwnedFd]) -> Result<(), Failure> {
     match (confine::target(sandbox.user), geteuid().is_root()) {
         (None, false) => Ok(()),
         (Some((uid, gid)), true) => {
             for (position, path) in sandbox.read_write.iter().enumerate() {
                 ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Ownership, position))?;
             }
+            // Programs open `/dev/stdout` and the like, which asks for the owner of the pipe.
+            for pipe in stdio {
+                fchown(pipe, Some(uid), Some(gid)).map_err(Failure::at(Step::User))?;
+            }
             Ok(())
         }
-        _ => Err(refused),
+        _ => Err(Failure::at(Step::User)(Errno::PERM)),
     }
 }
 

@@ -21,6 +21,7 @@ mod tree;
 mod wire;
 mod witness;
 
+pub(crate) use confine::landlock_version;
 #[cfg(feature = "mutation")]
 pub use launch::launcher_main_without;
 pub use launch::{launcher_main, launcher_main_if_requested};

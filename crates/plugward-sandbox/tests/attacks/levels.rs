@@ -1,6 +1,6 @@
 //! What a level reports, and how one that cannot be reached is refused.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, process::Command};
 
 use plugward_sandbox::{
     DiskControl, FileControl, LaunchSpec, Level, MemoryControl, Network, NetworkControl, ProcessControl, SandboxSpec,
@@ -150,13 +150,48 @@ pub(crate) fn without_namespaces_full_is_refused_and_partial_works() {
     assert_eq!(lines[1..], ["partial Code(0)", "limited Code(0)"], "{outcome:?}");
 }
 
+/// Containers cover parts of `/proc`, and the kernel then refuses a new one: the plugin goes without, and the report says so.
+/// Covering takes root; the run as an ordinary user is what this test starts.
+pub(crate) fn covered_proc_is_reported() {
+    if !is_root() {
+        println!("covering /proc takes root: not tried by an ordinary user");
+        return;
+    }
+    let world = World::new();
+    let program = world.path("package/probe");
+    let script = format!(
+        "mount -t tmpfs none /proc/sys/fs || mount -t tmpfs none /proc/irq || exit 9
+         exec setpriv --reuid 61500 --regid 61500 --clear-groups {program} {PRINT_MISSING}"
+    );
+    let missing = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let covered = missing(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    assert!(covered.contains("full") && covered.contains("/proc inside the sandbox"), "{covered}");
+    let ids = ["--reuid", "61500", "--regid", "61500", "--clear-groups"];
+    let control = missing(Command::new("setpriv").args(ids).args([&program, PRINT_MISSING]));
+    assert!(control.contains("full") && !control.contains("/proc inside the sandbox"), "{control}");
+}
+
+/// First argument that makes this binary print the report of one plugin.
+const PRINT_MISSING: &str = "print-missing";
+
 /// First argument that makes this binary a host inside.
 pub(crate) const NESTED: &str = "nested-host";
 
 /// Runs as a host on a machine without namespaces if asked to.
 pub(crate) fn nested_if_requested() -> bool {
-    if std::env::args().nth(1).as_deref() != Some(NESTED) {
-        return false;
+    match std::env::args().nth(1).as_deref() {
+        Some(NESTED) => {}
+        Some(PRINT_MISSING) => {
+            let world = World::new();
+            let spawned = launcher().spawn(&world.spec(Level::Full, "/bin/true", &[])).unwrap();
+            println!("{} {:?}", spawned.process.enforcement().level, spawned.process.enforcement().missing);
+            return true;
+        }
+        _ => return false,
     }
     for level in [Level::Full, Level::Partial, Level::Limited] {
         let spec = LaunchSpec {

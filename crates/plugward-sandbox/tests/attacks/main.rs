@@ -44,6 +44,7 @@ const TESTS: &[Test] = tests![
     levels::errors_name_the_path_and_the_fix,
     levels::partial_refuses_folders_within_each_other,
     levels::root_needs_a_user_for_the_plugin,
+    levels::covered_proc_is_reported,
     levels::without_namespaces_full_is_refused_and_partial_works,
     limits::daemons_end_with_their_namespace,
     limits::first_process_and_launcher_cannot_be_killed,

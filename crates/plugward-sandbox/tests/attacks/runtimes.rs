@@ -33,6 +33,11 @@ pub(crate) fn shells_and_interpreters_start() {
         launcher().spawn(&world.spec(Level::Full, "/bin/sh", &["-c", "echo hi 2>/dev/null; ls / >&2"])).unwrap(),
     );
     assert_eq!(sh.stdout, "hi\n", "{sh:?}");
+    // By their names in `/dev`, which asks who owns the pipe.
+    let named =
+        world.spec(Level::Full, "/bin/sh", &["-c", "echo out > /dev/stdout; echo err > /dev/stderr; cat /dev/stdin"]);
+    let named = finish(launcher().spawn(&named).unwrap());
+    assert_eq!((named.stdout.as_str(), named.stderr.as_str()), ("out\n", "err\n"));
     let script = "import os, getpass, tempfile, json, threading, subprocess, asyncio\n\
                   t = threading.Thread(target=lambda: None); t.start(); t.join()\n\
                   async def child():\n\
@@ -113,7 +118,6 @@ const EXIT_42: &[u8] = &[0x40, 0x05, 0x80, 0xd2, 0xa8, 0x0b, 0x80, 0xd2, 0x01, 0
 
 /// A static program runs in a tree that holds nothing but itself; and calls by other numbers end it.
 pub(crate) fn static_program_needs_nothing() {
-    const SIGSYS: i32 = 31;
     let world = World::new();
     let program = world.root.join("package/static");
     tiny_program(&program, EXIT_42);
@@ -126,6 +130,7 @@ pub(crate) fn static_program_needs_nothing() {
     }
     #[cfg(target_arch = "x86_64")]
     {
+        const SIGSYS: i32 = 31;
         // Threat 27. The control needs a kernel that runs 32-bit calls at all; others fault.
         tiny_program(&program, crate::table::FOREIGN_CALL);
         let main = |level| finish(launcher().spawn(&world.spec(level, program.to_str().unwrap(), &[])).unwrap()).main;

@@ -55,14 +55,19 @@ pub(in crate::linux) enum Access {
     Device,
 }
 
-/// Version of the running kernel, 0 if Landlock is not active.
+/// Version of the running kernel as far as it is known here, 0 if Landlock is not active.
 pub(in crate::linux) fn kernel_abi() -> u8 {
+    u8::try_from(kernel_version()).unwrap_or(NEWEST_ABI).min(NEWEST_ABI)
+}
+
+/// Version of the running kernel, 0 if Landlock is not active.
+pub(crate) fn kernel_version() -> u32 {
     #[allow(unsafe_code, reason = "the version query has no safe wrapper")]
     // SAFETY: with the version flag the call takes no attributes (null, size 0) and creates nothing.
     let version = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, CREATE_VERSION)
     };
-    u8::try_from(version.clamp(0, i64::from(NEWEST_ABI))).unwrap_or(0)
+    u32::try_from(version).unwrap_or(0)
 }
 
 /// File rights known to a version.

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{Limits, Network, SandboxSpec, UserPolicy, enforcement::Applied};
 
+pub(crate) use landlock::kernel_version as landlock_version;
 pub(super) use landlock::{Access, MINIMUM_ABI, kernel_abi};
 pub(super) use limits::ProcessCount;
 

@@ -69,6 +69,7 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_request_key,
     // The machine itself.
     libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -103,7 +104,6 @@ const FORBIDDEN_HERE: &[i64] = &[
     libc::SYS_ustat,
     libc::SYS_sysfs,
     libc::SYS__sysctl,
-    libc::SYS_kexec_file_load,
     CREATE_MODULE,
     libc::SYS_lookup_dcookie,
 ];
