@@ -275,6 +275,61 @@ async fn requirement_144_enabled_plugins_come_back_with_the_next_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_start_under_way_is_broken_off_by_whoever_wants_its_end() {
+    // A person who switches a plugin off must not wait a minute for its time limits first.
+    let test = TestHost::new().await;
+    let marks = Marks::new();
+    for (id, mode, end) in [("a", "mute-initialize", "disable"), ("b", "mute-list", "remove")] {
+        let fixture = Fixture::imported(id, &[mode, "--pid-file", &marks.arg(id)]);
+        test.install(&fixture.backend("startup_timeout_seconds: 60")).await;
+        let host = test.host.clone();
+        let enable = tokio::spawn(async move { host.enable(id).await });
+        let pid = marks.pid_soon(id).await;
+        let begun = Instant::now();
+        match end {
+            "disable" => drop(test.host.disable(id).await.unwrap()),
+            _ => test.host.remove(id).await.unwrap(),
+        }
+        assert!(begun.elapsed() < LADDER_BOUND, "{end} waited for the start");
+        let error = enable.await.unwrap().unwrap_err();
+        assert_eq!(error.code, ErrorCode::PluginStateConflict, "{end}: {error}");
+        assert!(!is_alive(pid), "{end}");
+    }
+    test.assert_nothing_left("a");
+    assert_eq!(test.states("a").await, ("disabled", "stopped"));
+    assert_eq!(test.host.plugin("b").await.unwrap_err().code, ErrorCode::PluginNotFound);
+    // A restart breaks off and starts anew.
+    test.install(&marks.mending("c", &["mute-initialize"]).backend("startup_timeout_seconds: 60")).await;
+    let host = test.host.clone();
+    let enable = tokio::spawn(async move { host.enable("c").await });
+    eventually("it is starting", || (!test.processes_of("c").is_empty()).then_some(())).await;
+    marks.mend();
+    assert_eq!(test.host.restart("c").await.unwrap().status.as_str(), "ready");
+    assert_eq!(enable.await.unwrap().unwrap_err().code, ErrorCode::PluginStateConflict);
+    assert!(test.host.plugin("c").await.unwrap().enabled);
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_takes_long_to_end_keeps_only_its_own_id() {
+    // While it goes, others can be installed; its successor is told to wait instead of losing its files.
+    let test = TestHost::new().await;
+    let stubborn = Fixture::imported("fx", &["ignores-term"]);
+    test.run(&stubborn).await;
+    let host = test.host.clone();
+    let removing = tokio::spawn(async move { host.remove("fx").await });
+    eventually("it is going", || test.tool_names("fx").is_empty().then_some(())).await;
+    let refused = test.host.install(stubborn.package().path(), None).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::PluginStateConflict, "{refused}");
+    assert!(refused.message.contains("is being removed"), "{refused}");
+    test.install(&Fixture::normal("other")).await;
+    assert!(!removing.is_finished(), "an install of another plugin waited for it");
+    removing.await.unwrap().unwrap();
+    assert_eq!(test.run(&stubborn).await.tools_count, 1);
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_that_keeps_the_host_waiting_is_cut_off_at_shutdown() {
     // A start under way must not hold the shutdown up, nor leave its process behind.
     let test = TestHost::new().await;
