@@ -302,7 +302,7 @@ async fn a_start_under_way_is_broken_off_by_whoever_wants_its_end() {
     test.install(&marks.mending("c", &["mute-initialize"]).backend("startup_timeout_seconds: 60")).await;
     let host = test.host.clone();
     let enable = tokio::spawn(async move { host.enable("c").await });
-    eventually("it is starting", || (!test.processes_of("c").is_empty()).then_some(())).await;
+    marks.pid_soon("pid").await;
     marks.mend();
     assert_eq!(test.host.restart("c").await.unwrap().status.as_str(), "ready");
     assert_eq!(enable.await.unwrap().unwrap_err().code, ErrorCode::PluginStateConflict);
