@@ -118,6 +118,30 @@ async fn calls_in_flight_finish_before_an_orderly_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn calls_in_the_queue_are_sent_away_by_an_orderly_stop() {
+    // A queue that kept moving would use up the whole time for calls in flight, and be cut off in the middle of one.
+    let test = TestHost::new().await;
+    test.run(&Fixture::imported("fx", &["slow-fast", "--seconds", "1"]).backend("max_concurrent_calls: 1")).await;
+    let call = || {
+        let host = test.host.clone();
+        tokio::spawn(async move { host.call(request("fx.slow", json!({}))).await })
+    };
+    let first = call();
+    let has = |running, waiting| {
+        let status = test.host.host_status("fx").unwrap();
+        ((status.calls_running, status.calls_waiting) == (running, waiting)).then_some(())
+    };
+    eventually("the call is under way", || has(1, 0)).await;
+    let queued = call();
+    eventually("the second one waits", || has(1, 1)).await;
+    test.host.disable("fx").await.unwrap();
+    assert!(first.await.unwrap().outcome.is_ok());
+    let failure = queued.await.unwrap().outcome.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::PluginHostUnavailable, "{failure:?}");
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn requirements_52_to_56_123_a_crash_and_the_way_back() {
     // Requirement 20: tools are gone at once, everybody who waits is told, and a person's restart brings them back.
     let test = TestHost::new().await;
