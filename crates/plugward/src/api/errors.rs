@@ -11,7 +11,7 @@ use plugward_host::{CallFailure, ErrorCode, HostError};
 use serde_json::json;
 
 use super::payload::Problem;
-use crate::wire::ErrorBody;
+use crate::wire::{ErrorBody, NOT_FOUND_CODE};
 
 /// Seconds after which a caller may try again when a queue was full: a queue moves on within the length of a call.
 const BUSY_RETRY_SECONDS: u64 = 1;
@@ -44,7 +44,7 @@ impl ApiError {
 
     /// Nothing of this kind.
     pub(super) fn not_found(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "RESOURCE_NOT_FOUND", format!("{what} does not exist"))
+        Self::new(StatusCode::NOT_FOUND, NOT_FOUND_CODE, format!("{what} does not exist"))
     }
 
     /// A failed call of `tool`, its internal id.

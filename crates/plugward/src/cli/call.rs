@@ -146,11 +146,11 @@ fn pairs(pairs: &[String]) -> Result<Box<RawValue>, Failure> {
     let mut object = Map::new();
     for pair in pairs {
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            return Err(Failure::new(Exit::Usage, "USAGE", "`--arg` needs the form KEY=VALUE"));
+            return Err(Failure::usage("`--arg` needs the form KEY=VALUE"));
         };
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         if object.insert(key.to_owned(), value).is_some() {
-            return Err(Failure::new(Exit::Usage, "USAGE", format!("`--arg` gives `{}` twice", safe(key))));
+            return Err(Failure::usage(format!("`--arg` gives `{}` twice", safe(key))));
         }
     }
     to_raw_value(&object).map_err(|_| unexpected())

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::control::Failure;
-use crate::wire::SCHEMA_VERSION;
+use crate::wire::{SCHEMA_VERSION, USAGE_CODE};
 
 /// Width of tables on a terminal: the narrowest that people still use.
 const TABLE_WIDTH: u16 = 80;
@@ -177,5 +177,5 @@ pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
 
 /// A failure of the command line itself in JSON, before there is an [`Output`].
 pub(super) fn usage_object(message: &str) -> Value {
-    json!({ "schemaVersion": SCHEMA_VERSION, "error": { "code": "USAGE", "message": message, "details": {} } })
+    json!({ "schemaVersion": SCHEMA_VERSION, "error": { "code": USAGE_CODE, "message": message, "details": {} } })
 }

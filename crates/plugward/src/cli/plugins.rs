@@ -16,7 +16,7 @@ pub(super) async fn install(context: &Context, source: &Path, id: Option<String>
     // The running host may have another working directory.
     let source = std::path::absolute(source).map_err(|error| {
         let message = format!("source `{}` is no path: {error}", visible(&source.display().to_string()));
-        Failure::new(Exit::Usage, "USAGE", message)
+        Failure::usage(message)
     })?;
     let plugin = plugin(context.run(Operation::Install { source, id }).await?)?;
     show(context, &plugin, &format!("installed {} {}; nothing of it has run", plugin.id, safe(&plugin.version)));

@@ -14,10 +14,11 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::operation::{CallBody, InfoBody, Notice, Operation, Outcome, StatusReport};
-use super::{Failure, NOT_FOUND_CODE};
+use super::Failure;
 use crate::exit::Exit;
 use crate::wire::{
-    AskBody, ErrorBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody, StatusBody, ToolBody,
+    AskBody, ErrorBody, HostBody, LogLineBody, NOT_FOUND_CODE, PluginBody, ReviewBody, SpanBody, SpanPageBody,
+    StatusBody, ToolBody,
 };
 
 /// Who calls, in traces and decisions.
@@ -103,7 +104,7 @@ pub(crate) async fn execute(
 pub(super) fn parse_digest(text: &str) -> Result<Digest, Failure> {
     text.parse().map_err(|_| {
         let message = format!("digest `{}` is not one: expected `sha256:` and 64 hexadecimal digits", shown(text));
-        Failure::new(Exit::Usage, "USAGE", message)
+        Failure::usage(message)
     })
 }
 

@@ -7,6 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+/// Code for a trace, a request or a path that is not there: things without a code of their own.
+pub(crate) const NOT_FOUND_CODE: &str = "RESOURCE_NOT_FOUND";
+
+/// Code for a command line that is wrong.
+pub(crate) const USAGE_CODE: &str = "USAGE";
+
 /// A failed operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ErrorBody {
