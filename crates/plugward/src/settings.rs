@@ -22,6 +22,9 @@ pub(crate) const HOME_VARIABLE: &str = "PLUGWARD_HOME";
 /// Variable that sets the environment; stronger than the file.
 pub(crate) const ENVIRONMENT_VARIABLE: &str = "PLUGWARD_ENVIRONMENT";
 
+/// Folder in the home for what belongs to a serving process: its socket, and the token of the Host API.
+pub(crate) const RUN_DIR: &str = "run";
+
 /// First pause of an automatic restart: long enough not to spin, short enough that a person hardly notices one crash.
 const RESTART_BASE_DELAY_DEFAULT: Duration = Duration::from_millis(500);
 

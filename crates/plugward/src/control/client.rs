@@ -88,22 +88,25 @@ impl Client {
 
     /// Runs one operation. Dropping the future, or `stop`, ends it on the other side as well.
     pub(crate) async fn run(
-        mut self,
+        self,
         operation: Operation,
         notices: &mpsc::Sender<Notice>,
         stop: &CancellationToken,
     ) -> Result<Outcome, Failure> {
+        let Self { mut reader, mut writer, .. } = self;
         let request = Request { control_version: CONTROL_VERSION, operation };
-        write_line(&mut self.writer, &request).await.map_err(|error| broken(&error))?;
+        write_line(&mut writer, &request).await.map_err(|error| broken(&error))?;
         let mut stopping = false;
         loop {
+            // Kept across the stop: what was read of a line would be lost with it.
+            let mut line = std::pin::pin!(read_line(&mut reader, ANSWER_BYTES_MAX));
             let frame = tokio::select! {
-                frame = read_line(&mut self.reader, ANSWER_BYTES_MAX) => frame,
+                frame = &mut line => frame,
                 () = stop.cancelled(), if !stopping => {
                     // The end of our side is the sign to stop; the answer still comes.
                     stopping = true;
-                    let _ = self.writer.shutdown().await;
-                    continue;
+                    let _ = writer.shutdown().await;
+                    line.await
                 }
             };
             match frame.map_err(|error| broken(&error))? {

@@ -13,9 +13,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrit
 
 use super::Failure;
 use super::operation::{Notice, Operation, Outcome};
-
-/// Folder of the socket in the home; also of other things that live as long as a serving process.
-pub(super) const RUN_DIR: &str = "run";
+use crate::settings::RUN_DIR;
 
 /// Name of the socket.
 const SOCKET_FILE: &str = "control.sock";
