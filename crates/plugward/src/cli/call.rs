@@ -44,7 +44,7 @@ fn show(context: &Context, call: &CallBody) -> Exit {
     if context.output.json {
         context.output.object(call);
     } else {
-        context.output.text(call.result.get());
+        context.output.json_text(call.result.get());
     }
     for warning in &call.warnings {
         context.output.note(&format!("warning: {}", safe(warning)));

@@ -57,9 +57,21 @@ impl Context {
     /// Runs one operation with a link of its own.
     async fn run(&self, operation: Operation) -> Result<Outcome, Failure> {
         let link = Link::open(&self.settings).await?;
-        let outcome = link.run(operation).await;
+        let outcome = self.unless_interrupted(link.run(operation)).await;
         link.close().await;
         outcome
+    }
+
+    /// Waits for `work` until the first interrupt. A host of this process is then closed, which breaks off a start; one
+    /// that runs elsewhere finishes what it began.
+    async fn unless_interrupted<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        tokio::select! {
+            outcome = work => outcome,
+            () = self.stop.cancelled() => {
+                let failure = Failure::new(Exit::Failure, "INTERRUPTED", "the command was interrupted");
+                Err(failure.with_hint("see what came of it: `plugward status`"))
+            }
+        }
     }
 }
 
@@ -94,7 +106,7 @@ fn usage(error: &clap::Error, json: bool) -> Exit {
             Exit::Usage
         }
         _ => {
-            let text = output::safe(error.render().to_string().trim_end());
+            let text = output::safe_lines(&error.render().to_string(), "");
             let text = text.strip_prefix("error: ").unwrap_or(&text);
             if json {
                 output.to_stderr(&output::usage_object(text).to_string());

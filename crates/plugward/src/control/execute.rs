@@ -13,8 +13,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::operation::{CallBody, InfoBody, Notice, Operation, Outcome, StatusReport};
 use super::Failure;
+use super::operation::{CallBody, InfoBody, Notice, Operation, Outcome, StatusReport};
 use crate::exit::Exit;
 use crate::wire::{
     AskBody, ErrorBody, HostBody, LogLineBody, NOT_FOUND_CODE, PluginBody, ReviewBody, SpanBody, SpanPageBody,

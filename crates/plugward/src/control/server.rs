@@ -117,12 +117,7 @@ fn refuse_at_once(stream: UnixStream) {
     }
 }
 
-async fn connection(
-    host: Host,
-    stream: UnixStream,
-    stop: &CancellationToken,
-    joined: &TaskTracker,
-) -> io::Result<()> {
+async fn connection(host: Host, stream: UnixStream, stop: &CancellationToken, joined: &TaskTracker) -> io::Result<()> {
     if !is_same_user(&stream)? {
         tracing::warn!("control socket refused a process of another user");
         return Ok(());
