@@ -51,7 +51,7 @@ impl ApiError {
     pub(super) fn of_call(failure: &CallFailure, tool: &str, trace_id: &str) -> Self {
         let error = Self {
             status: call_status(failure),
-            body: Box::new(ErrorBody::of_call(failure, tool, trace_id)),
+            body: Box::new(ErrorBody::of_call(failure, tool, Some(trace_id))),
             header: None,
         };
         match failure {

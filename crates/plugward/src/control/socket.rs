@@ -113,6 +113,10 @@ pub(super) async fn read_line<T: DeserializeOwned>(
 /// Writes one line.
 pub(super) async fn write_line(writer: &mut (impl AsyncWrite + Unpin), line: &impl Serialize) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(line)?;
+    // Arguments go out as they were typed, perhaps over several lines; in JSON a line end is white space.
+    for byte in bytes.iter_mut().filter(|byte| **byte == b'\n') {
+        *byte = b' ';
+    }
     bytes.push(b'\n');
     writer.write_all(&bytes).await?;
     writer.flush().await

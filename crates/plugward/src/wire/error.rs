@@ -52,11 +52,13 @@ impl ErrorBody {
         Self { error }
     }
 
-    /// A failed call of `tool` (its internal id).
-    pub(crate) fn of_call(failure: &CallFailure, tool: &str, trace_id: &str) -> Self {
+    /// A failed call of `tool` (its internal id), with its trace if it has one.
+    pub(crate) fn of_call(failure: &CallFailure, tool: &str, trace_id: Option<&str>) -> Self {
         let mut body = Self::new(failure.code().as_str(), failure.message(tool));
         body.error.cause = Some(failure.cause().to_owned());
-        body.error.details.insert("trace_id".to_owned(), json!(trace_id));
+        if let Some(trace_id) = trace_id {
+            body.error.details.insert("trace_id".to_owned(), json!(trace_id));
+        }
         match failure {
             CallFailure::ArgumentInvalid { violations } => {
                 body.error.details.insert("lines".to_owned(), json!(violations));
