@@ -173,7 +173,7 @@ pub(super) enum Command {
     /// Run the host: offer all tools over MCP, and over HTTP
     #[command(after_help = help::SERVE)]
     Serve {
-        /// Speak MCP on standard input and output; the host ends with the input
+        /// Speak MCP on standard input and output; ends with the input, unless others have joined
         #[arg(long)]
         stdio: bool,
         /// Serve the Host API on this loopback address

@@ -299,7 +299,7 @@ async fn logs(
 async fn trace(host: &Host, wanted: &str) -> Result<Outcome, Failure> {
     let missing = || {
         let message = format!("trace `{}` is not recorded", shown(wanted));
-        not_found(message, "see what is recorded: `plugward trace list`")
+        not_found(message, "see what is recorded: `plugward trace list`; an old one is found by its whole id only")
     };
     let trace_id = if wanted.len() == TRACE_ID_DIGITS {
         wanted.to_owned()
