@@ -195,6 +195,17 @@ mod tests {
         assert_eq!(status(ErrorCode::PluginHostUnavailable), 503);
     }
 
+    /// Whoever writes a client reads the page, not this file.
+    #[test]
+    fn the_page_of_codes_tells_these_statuses() {
+        let page = include_str!("../../../../docs/errors.md");
+        for code in ErrorCode::ALL {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{code}` |"))).unwrap();
+            let told = row.split('|').nth(3).and_then(|column| column.split(',').next()).unwrap();
+            assert_eq!(told.trim(), status(code).as_str(), "{row}");
+        }
+    }
+
     #[test]
     fn failures_that_share_a_code_differ_in_status_where_a_caller_acts_differently() {
         let limit = std::time::Duration::from_secs(1);
