@@ -68,8 +68,7 @@ impl Context {
         tokio::select! {
             outcome = work => outcome,
             () = self.stop.cancelled() => {
-                let failure = Failure::new(Exit::Failure, "INTERRUPTED", "the command was interrupted");
-                Err(failure.with_hint("see what came of it: `plugward status`"))
+                Err(interrupted("command").with_hint("see what came of it: `plugward status`"))
             }
         }
     }
@@ -144,7 +143,7 @@ async fn start(output: Output, global: Global, command: Command) -> Exit {
             // Dropped at a signal, so that its folder goes too; its plugin ends with this process.
             let result = tokio::select! {
                 result = Box::pin(demo::run(&output)) => result,
-                () = signal() => Ok(Exit::Failure),
+                () = signal() => Err(interrupted("demo")),
             };
             return finish(&output, result);
         }
@@ -208,6 +207,10 @@ fn finish(output: &Output, result: Result<Exit, Failure>) -> Exit {
 
 fn settings_failure(error: &SettingsError) -> Failure {
     Failure::new(Exit::Usage, "SETTINGS_INVALID", error.to_string())
+}
+
+fn interrupted(what: &str) -> Failure {
+    Failure::new(Exit::Failure, "INTERRUPTED", format!("the {what} was interrupted"))
 }
 
 /// An outcome of another kind than the operation has: both ends are this program, so it is a defect.

@@ -78,6 +78,14 @@ impl Output {
         }
     }
 
+    /// Writes one of several results as JSON on a line of its own.
+    pub(super) fn object_line(&self, body: &impl Serialize) {
+        match serde_json::to_string(&Versioned { version: SCHEMA_VERSION, body }) {
+            Ok(text) => self.json_text(&text),
+            Err(error) => self.note(&format!("result cannot be written as JSON: {error}")),
+        }
+    }
+
     /// Writes a result as JSON under one key.
     pub(super) fn keyed(&self, key: &str, value: &impl Serialize) {
         let body = std::collections::BTreeMap::from([(key, value)]);
