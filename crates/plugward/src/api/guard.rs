@@ -72,7 +72,7 @@ fn check_host(uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     // A request for a whole address names its target twice; both have to be us.
     let target = uri.authority().map(|authority| authority.as_str());
     let allowed = [host.to_str().ok(), target.or(Some("localhost"))];
-    if allowed.iter().all(|authority| authority.is_some_and(|text| is_allowed_authority(text))) {
+    if allowed.iter().all(|authority| authority.is_some_and(is_allowed_authority)) {
         return Ok(());
     }
     Err(ApiError::new(StatusCode::FORBIDDEN, "HOST_NOT_ALLOWED", "request is addressed to another host")
@@ -84,7 +84,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), ApiError> {
     let is_allowed = |origin: &HeaderValue| {
         let text = origin.to_str().unwrap_or_default();
         let authority = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-        authority.is_some_and(|authority| is_allowed_authority(authority))
+        authority.is_some_and(is_allowed_authority)
     };
     match (origins.next(), origins.next()) {
         (None, _) => Ok(()),
