@@ -17,6 +17,7 @@ mod permissions;
 mod plugins;
 mod review;
 mod serve;
+mod stdio;
 mod trace;
 
 use std::process::ExitCode;

@@ -14,8 +14,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::Context;
 use super::link::{self, Found};
+use super::{Context, stdio};
 use crate::control::{Client, ControlServer, Failure};
 use crate::exit::Exit;
 use crate::{api, gateway};
@@ -63,22 +63,23 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketA
         faces.spawn(api::serve(host.clone(), listener, options, stop.clone()));
     }
     announce(context, address);
-    let mcp = async {
-        if !stdio {
-            return std::future::pending().await;
-        }
-        let (reader, writer) = (tokio::io::stdin(), tokio::io::stdout());
-        gateway::serve(host.clone(), reader, writer, gateway::Options::default()).await;
-        if !joined.is_empty() {
-            tracing::info!("standard input has ended; staying for {} MCP sessions that joined", joined.len());
-            joined.wait().await;
-        }
-        Ok(())
-    };
+    // A task of its own: beside those of its requests it runs on the same threads, and nobody has to be woken.
+    let mut session = JoinSet::new();
+    if stdio {
+        let options = gateway::Options::default();
+        let (served, joined) = (host.clone(), joined.clone());
+        session.spawn(async move {
+            gateway::serve(served, stdio::input(), stdio::output(), options).await;
+            if !joined.is_empty() {
+                tracing::info!("standard input has ended; staying for {} MCP sessions that joined", joined.len());
+                joined.wait().await;
+            }
+        });
+    }
     // The end of standard input ends all, once nobody is left who joined; so does a face that ends by itself, which
     // only a defect makes it do.
     let result = tokio::select! {
-        result = mcp => result,
+        Some(ended) = session.join_next() => ended.map_err(Into::into),
         Some(ended) = faces.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
         () = stop.cancelled() => Ok(()),
     };
@@ -86,6 +87,7 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketA
         tracing::warn!("{} MCP sessions that joined end with this process", joined.len());
     }
     stop.cancel();
+    session.shutdown().await;
     // Each face bounds its own end.
     while faces.join_next().await.is_some() {}
     result.map(|()| Exit::Ok).map_err(|error| HostError::internal(format!("{error:#}")).into())
@@ -121,14 +123,14 @@ async fn pipe(context: &Context, client: Client) -> Result<Exit, Failure> {
     tracing::info!("joined the running host");
     let input_ended = Cell::new(false);
     let up = async {
-        let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut to_host).await;
+        let _ = tokio::io::copy(&mut stdio::input(), &mut to_host).await;
         input_ended.set(true);
         // The host answers what it has, then closes its side.
         let _ = to_host.shutdown().await;
         std::future::pending::<()>().await;
     };
     let down = async {
-        let mut stdout = tokio::io::stdout();
+        let mut stdout = stdio::output();
         let copied = tokio::io::copy(&mut from_host, &mut stdout).await;
         let _ = stdout.flush().await;
         copied
