@@ -92,6 +92,7 @@ pub enum Naming {
     /// `<plugin>_<tool>`.
     #[default]
     Prefixed,
-    /// The plugin's own names; two plugins with one name are a conflict. For one-plugin gateways.
+    /// The plugin's own names, unchanged. A plugin with a tool whose name is that of a running plugin's tool is not
+    /// started: it is a conflict, and nothing is renamed. For one-plugin gateways.
     PassThrough,
 }

@@ -23,7 +23,7 @@ pub enum ErrorCode {
     PluginPermissionRequired,
     /// A permission name is not in the catalogue of this deployment or not in the manifest.
     PluginPermissionUnknown,
-    /// A tool of the plugin has the id of a tool that is registered already.
+    /// A tool of the plugin has the id, or in pass-through naming the name, of a tool that is registered already.
     PluginToolConflict,
     /// The plugin's process is not there, died, or broke the protocol.
     PluginHostUnavailable,

@@ -65,13 +65,15 @@ impl Snapshot {
     }
 }
 
-/// A tool id that two plugins claim (requirement 39).
+/// A tool id, or in pass-through naming a tool name, that two plugins claim (requirement 39).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ToolConflict {
-    /// The id.
+    /// The tool that cannot be registered.
     pub(crate) id: ToolId,
-    /// The plugin that has it.
+    /// The plugin that has its id or name.
     pub(crate) owner: PluginId,
+    /// Whether it is the name that is taken.
+    pub(crate) is_name: bool,
 }
 
 /// Place of a plugin in every list: install order, so that lists keep their order between starts (B053).
@@ -128,7 +130,7 @@ impl Registry {
 
     /// Checks ids for a plugin that is about to start (requirement 39: before any process).
     pub(crate) fn check_conflicts(&self, plugin: &PluginId, ids: &[ToolId]) -> Result<(), ToolConflict> {
-        conflicts(&self.snapshot(), plugin, ids)
+        conflicts(self.naming, &self.snapshot(), plugin, ids)
     }
 
     /// Replaces the whole set of a plugin's callable tools at once.
@@ -141,7 +143,7 @@ impl Registry {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let ids: Vec<ToolId> = tools.iter().map(|(tool, _)| ToolId::new(plugin.clone(), tool.name.clone())).collect();
         // With the entries locked nobody replaces the snapshot, which holds the tools of all of them.
-        conflicts(&self.snapshot(), plugin, &ids)?;
+        conflicts(self.naming, &self.snapshot(), plugin, &ids)?;
         let entry =
             entries.entry(plugin.clone()).or_insert_with(|| Entry { rank, known: Vec::new(), tools: Vec::new() });
         // They stay known when the plugin stops: a tool that is away is not one nobody has heard of.
@@ -212,11 +214,18 @@ impl Registry {
     }
 }
 
-fn conflicts(snapshot: &Snapshot, plugin: &PluginId, ids: &[ToolId]) -> Result<(), ToolConflict> {
-    // `a.b` + `c` and `a` + `b.c` are different tools with one id.
+fn conflicts(naming: Naming, snapshot: &Snapshot, plugin: &PluginId, ids: &[ToolId]) -> Result<(), ToolConflict> {
+    let of_another = |taken: &&RegisteredTool| taken.id.plugin() != plugin;
     for id in ids {
-        if let Some(taken) = snapshot.by_id(&id.to_string()).filter(|taken| taken.id.plugin() != plugin) {
-            return Err(ToolConflict { id: id.clone(), owner: taken.id.plugin().clone() });
+        // `a.b` + `c` and `a` + `b.c` are different tools with one id.
+        let same_id = snapshot.by_id(&id.to_string()).filter(of_another);
+        let same_name = match naming {
+            Naming::Prefixed => None,
+            Naming::PassThrough => snapshot.by_exposed(id.name().as_str()).filter(of_another),
+        };
+        if let Some(taken) = same_id.or(same_name) {
+            let owner = taken.id.plugin().clone();
+            return Err(ToolConflict { id: id.clone(), owner, is_name: same_id.is_none() });
         }
     }
     Ok(())
@@ -260,22 +269,44 @@ impl ExposedNames {
 fn exposed_names(naming: Naming, entries: &BTreeMap<PluginId, Entry>) -> ExposedNames {
     let mut order: Vec<(&PluginId, &Entry)> = entries.iter().collect();
     order.sort_by(|(a_id, a), (b_id, b)| a.rank.cmp(&b.rank).then_with(|| a_id.cmp(b_id)));
+    let (mode, taken) = match naming {
+        Naming::Prefixed => (NamingMode::Prefixed, None),
+        Naming::PassThrough => (NamingMode::PassThrough, Some(owners(&order))),
+    };
+    let is_owner = |plugin: &PluginId, name: &RemoteToolName| {
+        taken.as_ref().is_none_or(|taken| taken.get(name).is_some_and(|owner| *owner == plugin))
+    };
     let sets: Vec<PluginTools> = order
-        .into_iter()
+        .iter()
         .map(|(plugin, entry)| PluginTools {
-            plugin: plugin.clone(),
+            plugin: (*plugin).clone(),
             prefix: String::new(),
-            tools: entry.known.clone(),
+            tools: entry.known.iter().filter(|name| is_owner(plugin, name)).cloned().collect(),
         })
         .collect();
-    let mode = match naming {
-        Naming::Prefixed => NamingMode::Prefixed,
-        Naming::PassThrough => NamingMode::PassThrough,
-    };
-    let names = expose(&sets, mode).or_else(|clash| {
-        // Two plugins with one name in pass-through naming: prefixes keep both callable.
-        tracing::warn!("{clash}");
-        expose(&sets, NamingMode::Prefixed)
+    let names = expose(&sets, mode).unwrap_or_else(|clash| {
+        // Every name has one owner, so this is a defect of ours; without names nothing can be called by mistake.
+        tracing::error!("{clash}");
+        Vec::new()
     });
-    ExposedNames::new(names.unwrap_or_default())
+    let mut names = ExposedNames::new(names);
+    // A tool whose name another one has is still known by its id.
+    for (plugin, entry) in order {
+        for id in entry.known.iter().map(|name| ToolId::new(plugin.clone(), name.clone())) {
+            names.by_id.entry(id.to_string()).or_insert(id);
+        }
+    }
+    names
+}
+
+/// Whose each name is in pass-through naming: a tool that can be called keeps its name, the first plugin installed has
+/// it otherwise.
+fn owners<'e>(order: &[(&'e PluginId, &'e Entry)]) -> HashMap<&'e RemoteToolName, &'e PluginId> {
+    let callable = order.iter().flat_map(|(plugin, entry)| entry.tools.iter().map(|(tool, _)| (&tool.name, *plugin)));
+    let known = order.iter().flat_map(|(plugin, entry)| entry.known.iter().map(|name| (name, *plugin)));
+    let mut owners = HashMap::new();
+    for (name, plugin) in callable.chain(known) {
+        owners.entry(name).or_insert(plugin);
+    }
+    owners
 }

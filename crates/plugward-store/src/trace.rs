@@ -1,6 +1,8 @@
 //! The trace. Owns the rows of spans, their redaction, their order and how many are kept; refuses to make the recorder
 //! of a span wait.
 
+use std::borrow::Cow;
+
 use rusqlite::types::{ToSql, Value};
 use rusqlite::{Connection, Row, params_from_iter};
 
@@ -20,6 +22,10 @@ const PRUNE_SLACK: u64 = 1000;
 
 const COLUMNS: &str = "trace_id, span_id, parent_span_id, name, kind, plugin_id, tool, caller, started_at_us, \
                        duration_us, outcome, attributes_json, events_json";
+const INSERT: &str = "INSERT OR IGNORE INTO spans \
+    (trace_id, span_id, parent_span_id, name, kind, plugin_id, tool, caller, started_at_us, \
+     duration_us, outcome, attributes_json, events_json) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 
 impl Store {
     /// Records a span. Never waits: the span is queued, redacted and written within milliseconds, or, when the disk
@@ -86,32 +92,30 @@ impl Store {
 }
 
 /// Writes one span, redacted: nothing of it reaches the database in another way.
-pub(crate) fn insert(conn: &Connection, matcher: &Matcher, span: Span) -> Result<(), rusqlite::Error> {
-    let name = |text: &str| matcher.redact_to(text, NAME_MAX_CHARS);
-    let code = |text: &str| matcher.redact_to(text, CODE_MAX_CHARS);
-    // A random id may happen to contain a short secret; changing it would tear the trace apart, and an id that has the
-    // right form was made by us or is a caller's `traceparent`.
-    let id = |text: String| if is_id(&text) { text } else { code(&text) };
-    let sql = format!(
-        "INSERT OR IGNORE INTO spans ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
-    );
+pub(crate) fn insert(conn: &Connection, matcher: &Matcher, span: &Span) -> Result<(), rusqlite::Error> {
     let values: [&dyn ToSql; 13] = [
-        &id(span.trace_id),
-        &id(span.span_id),
-        &span.parent_span_id.map(id),
-        &name(&span.name),
-        &code(&span.kind),
+        &kept_id(matcher, &span.trace_id),
+        &kept_id(matcher, &span.span_id),
+        &span.parent_span_id.as_deref().map(|id| kept_id(matcher, id)),
+        &matcher.redact_to(&span.name, NAME_MAX_CHARS),
+        &matcher.redact_to(&span.kind, CODE_MAX_CHARS),
         &span.plugin_id,
-        &span.tool.as_deref().map(name),
-        &span.caller.as_deref().map(name),
+        &span.tool.as_deref().map(|name| matcher.redact_to(name, NAME_MAX_CHARS)),
+        &span.caller.as_deref().map(|name| matcher.redact_to(name, NAME_MAX_CHARS)),
         &span.started_at_us,
         &i64::try_from(span.duration_us).unwrap_or(i64::MAX),
-        &code(&span.outcome),
+        &matcher.redact_to(&span.outcome, CODE_MAX_CHARS),
         &matcher.redact_json(json_or(&span.attributes_json, "{}")),
         &matcher.redact_json(json_or(&span.events_json, "[]")),
     ];
-    conn.prepare_cached(&sql)?.execute(values)?;
+    conn.prepare_cached(INSERT)?.execute(values)?;
     Ok(())
+}
+
+/// An id as it is kept. A random one may happen to contain a short secret; changing it would tear the trace apart, and
+/// an id that has the right form was made by us or is a caller's `traceparent`.
+fn kept_id<'t>(matcher: &Matcher, text: &'t str) -> Cow<'t, str> {
+    if is_id(text) { Cow::Borrowed(text) } else { matcher.redact_to(text, CODE_MAX_CHARS) }
 }
 
 /// Deletes the oldest spans once there are noticeably more than `max`. Numbers are given without gaps, so the distance

@@ -126,7 +126,7 @@ impl Loop {
     fn write_spans(&mut self, spans: Vec<QueuedSpan>) -> Result<(), rusqlite::Error> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for QueuedSpan { span, matcher, .. } in spans {
-            trace::insert(&tx, &matcher, span)?;
+            trace::insert(&tx, &matcher, &span)?;
         }
         trace::prune(&tx, self.spans_max)?;
         tx.commit()?;

@@ -126,4 +126,15 @@ mod tests {
         }
         assert!(ErrorCode::ALL.iter().all(|code| Exit::from(*code) != Exit::Ok), "no failure may look like success");
     }
+
+    /// Whoever writes a script reads the page, not this file.
+    #[test]
+    fn the_page_of_codes_tells_these_numbers() {
+        let page = include_str!("../../../docs/errors.md");
+        for code in ErrorCode::ALL {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{code}` |"))).unwrap();
+            let told = row.split('|').nth(2).and_then(|column| column.split(',').next()).unwrap();
+            assert_eq!(told.trim(), Exit::from(code).number().to_string(), "{row}");
+        }
+    }
 }

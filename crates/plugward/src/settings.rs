@@ -22,8 +22,12 @@ pub(crate) const HOME_VARIABLE: &str = "PLUGWARD_HOME";
 /// Variable that sets the environment; stronger than the file.
 pub(crate) const ENVIRONMENT_VARIABLE: &str = "PLUGWARD_ENVIRONMENT";
 
-/// First pause of an automatic restart: long enough not to spin, short enough that a person hardly notices one crash.
-const RESTART_BASE_DELAY_DEFAULT: Duration = Duration::from_millis(500);
+/// Folder in the home for what belongs to a serving process: its socket, and the token of the Host API.
+pub(crate) const RUN_DIR: &str = "run";
+
+/// First pause of an automatic restart: long enough not to spin, short enough that a person hardly notices one crash
+/// (case B023).
+const RESTART_BASE_DELAY_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Settings that cannot be used; all of them are for the person who wrote them.
 #[derive(Debug, thiserror::Error)]

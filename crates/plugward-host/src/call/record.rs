@@ -3,15 +3,16 @@
 //! Owns what a trace says about a call (requirement 132; names follow the OpenTelemetry conventions for MCP). The
 //! store redacts once more at its door. Refuses payloads: a trace must be safe to show to anyone who may see names.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime};
 
 use plugward_policy::{Decision, ToolId};
 use plugward_store::{Span, Store};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 use super::{CallReport, CallRequest, ToolReply, ToolSelector, epoch_us};
 use crate::error::CallFailure;
-use crate::ids::{parse_traceparent, random_hex};
+use crate::ids::{new_trace, parse_traceparent};
 use crate::raw_object::RawObject;
 use crate::registry::RegisteredTool;
 
@@ -55,8 +56,39 @@ impl Drop for Recording<'_> {
 pub(super) struct SpanDraft {
     started: Instant,
     span: Span,
-    attributes: Map<String, Value>,
-    events: Vec<Value>,
+    attributes: Attributes,
+    /// Array of stages, without its end.
+    events: String,
+}
+
+/// What the attributes and events of an ordinary call take, so that their texts are allocated once.
+const TEXT_BYTES: usize = 512;
+
+/// An object of attributes as text, without its end: spans are written for every call and read rarely.
+struct Attributes(String);
+
+impl Attributes {
+    fn new() -> Self {
+        let mut text = String::with_capacity(TEXT_BYTES);
+        text.push('{');
+        Self(text)
+    }
+
+    /// Adds an attribute; each key stands once, and needs no escapes.
+    fn add<V: Serialize + ?Sized>(&mut self, key: &'static str, value: &V) {
+        // Text, numbers and lists of text always have JSON.
+        let Ok(value) = serde_json::to_string(value) else { return };
+        let separator = if self.0.len() > 1 { "," } else { "" };
+        for part in [separator, "\"", key, "\":", &value] {
+            self.0.push_str(part);
+        }
+    }
+
+    fn finish(self) -> String {
+        let mut text = self.0;
+        text.push('}');
+        text
+    }
 }
 
 impl SpanDraft {
@@ -67,35 +99,39 @@ impl SpanDraft {
             .and_then(RawObject::parse)
             .and_then(|meta| meta.get_str("traceparent"))
             .and_then(|text| parse_traceparent(&text));
+        let now = SystemTime::now();
+        let (new_trace, span_id) = new_trace(now);
         let (trace_id, parent_span_id) = match parent {
             Some((trace, span)) => (trace, Some(span)),
-            None => (random_hex::<16>(), None),
+            None => (new_trace, None),
         };
         let name = match &request.tool {
             ToolSelector::Id(name) | ToolSelector::Exposed(name) => name.chars().take(128).collect::<String>(),
         };
-        let mut attributes = Map::new();
-        attributes.insert("mcp.method.name".to_owned(), json!("tools/call"));
-        attributes.insert("gen_ai.operation.name".to_owned(), json!("execute_tool"));
-        attributes.insert("gen_ai.tool.name".to_owned(), json!(name));
+        let mut attributes = Attributes::new();
+        attributes.add("mcp.method.name", "tools/call");
+        attributes.add("gen_ai.operation.name", "execute_tool");
+        attributes.add("gen_ai.tool.name", &name);
         let size = request.arguments.as_ref().map_or(0, |raw| raw.get().len());
-        attributes.insert("plugward.arguments.bytes".to_owned(), json!(size));
+        attributes.add("plugward.arguments.bytes", &size);
         let span = Span {
             trace_id,
-            span_id: random_hex::<8>(),
+            span_id,
             parent_span_id,
             name: format!("tools/call {name}"),
             kind: "client".to_owned(),
             plugin_id: None,
             tool: None,
             caller: Some(request.caller.clone()),
-            started_at_us: epoch_us(SystemTime::now()),
+            started_at_us: epoch_us(now),
             duration_us: 0,
             outcome: String::new(),
             attributes_json: String::new(),
             events_json: String::new(),
         };
-        Self { started: Instant::now(), span, attributes, events: Vec::new() }
+        let mut events = String::with_capacity(TEXT_BYTES);
+        events.push('[');
+        Self { started: Instant::now(), span, attributes, events }
     }
 
     fn trace_id(&self) -> &str {
@@ -109,31 +145,35 @@ impl SpanDraft {
     pub(super) fn tool(&mut self, tool: &RegisteredTool) {
         self.span.plugin_id = Some(tool.route.plugin.to_string());
         self.span.tool = Some(tool.id.to_string());
-        self.attributes.insert("network.transport".to_owned(), json!("pipe"));
-        self.attributes.insert("plugward.tool.exposed_name".to_owned(), json!(tool.exposed_name));
+        self.attributes.add("network.transport", "pipe");
+        self.attributes.add("plugward.tool.exposed_name", &tool.exposed_name);
         self.stage("resolve");
     }
 
-    pub(super) fn stage(&mut self, stage: &str) {
-        let at_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.events.push(json!({ "stage": stage, "at_us": at_us }));
+    /// Notes that a stage is over; its name needs no escapes.
+    pub(super) fn stage(&mut self, stage: &'static str) {
+        let at_us = self.started.elapsed().as_micros();
+        let separator = if self.events.len() > 1 { "," } else { "" };
+        // Writing to a string cannot fail.
+        let _ = write!(self.events, r#"{separator}{{"stage":"{stage}","at_us":{at_us}}}"#);
     }
 
     pub(super) fn decision(&mut self, decision: &Decision) {
-        self.attributes.insert("plugward.decision".to_owned(), json!(decision.verdict.as_str()));
-        self.attributes.insert("plugward.decision.reason".to_owned(), json!(super::explain(decision)));
+        self.attributes.add("plugward.decision", decision.verdict.as_str());
+        self.attributes.add("plugward.decision.reason", &super::explain(decision));
     }
 
     /// The finished span; the draft is empty afterwards.
     fn finish(&mut self, report: &CallReport) -> Span {
+        let mut attributes = std::mem::replace(&mut self.attributes, Attributes(String::new()));
         let outcome = match &report.outcome {
             Ok(reply) => {
-                self.attributes.insert("plugward.result.bytes".to_owned(), json!(reply.result.get().len()));
+                attributes.add("plugward.result.bytes", &reply.result.get().len());
                 if !reply.warnings.is_empty() {
-                    self.attributes.insert("plugward.result.warnings".to_owned(), json!(reply.warnings));
+                    attributes.add("plugward.result.warnings", &reply.warnings);
                 }
                 if reply.is_error {
-                    self.attributes.insert("error.type".to_owned(), json!("tool_error"));
+                    attributes.add("error.type", "tool_error");
                     "tool_error"
                 } else {
                     "ok"
@@ -141,18 +181,19 @@ impl SpanDraft {
             }
             Err(failure) => {
                 let tool = self.span.tool.clone().unwrap_or_default();
-                self.attributes.insert("error.type".to_owned(), json!(failure.code().as_str()));
+                attributes.add("error.type", failure.code().as_str());
                 // What the plugin wrote into its error stays out of the trace, like its results.
                 if !matches!(failure, CallFailure::Rejected(_)) {
-                    self.attributes.insert("error.message".to_owned(), json!(failure.message(&tool)));
+                    attributes.add("error.message", &failure.message(&tool));
                 }
                 failure.cause()
             }
         };
         outcome.clone_into(&mut self.span.outcome);
         self.span.duration_us = u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX);
-        self.span.attributes_json = Value::Object(std::mem::take(&mut self.attributes)).to_string();
-        self.span.events_json = Value::Array(std::mem::take(&mut self.events)).to_string();
+        self.span.attributes_json = attributes.finish();
+        self.events.push(']');
+        self.span.events_json = std::mem::take(&mut self.events);
         std::mem::take(&mut self.span)
     }
 }

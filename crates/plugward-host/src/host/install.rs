@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use plugward_policy::{Diagnostic, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest};
@@ -18,6 +18,7 @@ use crate::error::{ErrorCode, HostError};
 use crate::events::HostEvent;
 use crate::ids::random_hex;
 use crate::package::{self, PackageLimits};
+use crate::supervisor::Plugin;
 use crate::supervisor::stop::{self, Ladder};
 use crate::views::PluginView;
 
@@ -139,6 +140,11 @@ impl Inner {
             let message = format!("package is plugin `{id}`, not `{wanted}`");
             return Err(HostError::new(ErrorCode::PluginManifestInvalid, message));
         }
+        if self.leaving.lock().unwrap_or_else(PoisonError::into_inner).contains(id) {
+            let message = format!("plugin `{id}` is being removed at this moment");
+            let error = HostError::new(ErrorCode::PluginStateConflict, message);
+            return Err(error.with_hint("install it again when it is gone"));
+        }
         // The store decides: a record that could not be read when the host opened is an installed plugin as well.
         if self.path.store.plugin(id.as_str()).map_err(|error| store_error(&error))?.is_some() {
             let message = format!("plugin `{id}` is installed already");
@@ -158,16 +164,26 @@ impl Inner {
     }
 
     async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
-        let _roster = self.roster.lock().await;
         let plugin = match self.plugin(id) {
             Ok(plugin) => plugin,
-            Err(not_found) => return self.remove_unreadable(id, not_found).await,
+            Err(_) => {
+                // An install under way may be about to bring it.
+                let _roster = self.roster.lock().await;
+                match self.plugin(id) {
+                    Ok(plugin) => plugin,
+                    Err(not_found) => return self.remove_unreadable(id, not_found).await,
+                }
+            }
         };
         let _operation = plugin.interrupt().await;
+        plugin.still_installed()?;
+        // Its folders go last, and must not be those of a successor.
+        let leaving = Leaving::begin(&self, &plugin.id);
         plugin.state().removed = true;
+        // Without the roster: others may be installed and removed for as long as this one takes to end.
         stop::stop(&self, &plugin, Ladder::ORDERLY).await;
         let row = plugin.state().row.clone();
-        if let Err(error) = self.forget_record(&row).await {
+        if let Err(error) = self.forget(&plugin, &row).await {
             // It is still installed, and can be removed once the store takes it.
             let missing = !plugin.missing_grants().is_empty();
             let mut state = plugin.state();
@@ -175,13 +191,21 @@ impl Inner {
             state.settle(missing);
             return Err(error);
         }
-        self.plugins.write().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&plugin.id);
+        self.remove_folders(&row).await;
+        drop(leaving);
+        tracing::info!(plugin = %plugin.id, "removed");
+        self.events.send(HostEvent::PluginRemoved(plugin.id.clone()));
+        Ok(())
+    }
+
+    /// Takes a stopped plugin out of the records and the set of plugins.
+    async fn forget(self: &Arc<Self>, plugin: &Plugin, row: &PluginRow) -> Result<(), HostError> {
+        let _roster = self.roster.lock().await;
+        self.forget_record(row).await?;
+        self.plugins.write().unwrap_or_else(PoisonError::into_inner).remove(&plugin.id);
         self.path.registry.forget(&plugin.id);
         self.path.asks.forget(&plugin.id);
         plugin.redactor.clear(plugin.id.as_str());
-        self.remove_folders(&row).await;
-        tracing::info!(plugin = %plugin.id, "removed");
-        self.events.send(HostEvent::PluginRemoved(plugin.id.clone()));
         Ok(())
     }
 
@@ -248,6 +272,22 @@ impl Inner {
             Ok::<_, StoreError>(())
         })
         .await
+    }
+}
+
+/// An id that nothing may be installed under until this is dropped.
+struct Leaving<'a>(&'a Inner, &'a PluginId);
+
+impl<'a> Leaving<'a> {
+    fn begin(inner: &'a Inner, id: &'a PluginId) -> Self {
+        inner.leaving.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        Self(inner, id)
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.leaving.lock().unwrap_or_else(PoisonError::into_inner).remove(self.1);
     }
 }
 

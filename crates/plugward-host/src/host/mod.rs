@@ -10,9 +10,9 @@ mod lifecycle;
 mod review;
 mod trust;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use plugward_policy::{GrantSet, Permission, PluginId, ToolId, parse_manifest};
 use plugward_store::{PluginRow, Store, StoreError};
@@ -61,8 +61,10 @@ pub(crate) struct Inner {
     pub(crate) tasks: TaskTracker,
     pub(crate) starts: Semaphore,
     plugins: RwLock<BTreeMap<PluginId, Arc<Plugin>>>,
-    /// Serialises install and remove, which change the set of plugins.
+    /// Serialises the changes of the set of plugins and its records, by install and remove.
     roster: tokio::sync::Mutex<()>,
+    /// Ids of plugins that are being removed, from the first step to the last file.
+    leaving: Mutex<BTreeSet<PluginId>>,
 }
 
 impl Host {
@@ -91,6 +93,7 @@ impl Host {
             starts: Semaphore::new(MAX_PARALLEL_STARTS),
             plugins: RwLock::default(),
             roster: tokio::sync::Mutex::new(()),
+            leaving: Mutex::default(),
         });
         inner.load().await?;
         inner.forward_changes();

@@ -16,9 +16,11 @@ use plugward_protocol::{
     mcp::{self, methods},
 };
 use serde_json::value::RawValue;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 
+use super::alarm::Alarm;
 use super::log::PluginLog;
 use super::quote::Secrets;
 use super::{Ending, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall, masked};
@@ -29,6 +31,10 @@ const READ_CHUNK_BYTES: usize = 64 * 1024;
 
 /// Bytes taken from the connection before they are written; more stay there, counted against its bound.
 const WRITE_CHUNK_BYTES: usize = 64 * 1024;
+
+/// Commands taken in one turn, and with them what is written at once: callers that ask together cost one write together,
+/// and a flood of them does not put off reading.
+const COMMANDS_PER_TURN: usize = 64;
 
 type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 
@@ -115,29 +121,32 @@ impl Driver {
         mut cancels: mpsc::Receiver<u64>,
     ) -> Ending {
         let mut chunk = vec![0; READ_CHUNK_BYTES];
+        let mut asked = Vec::with_capacity(COMMANDS_PER_TURN);
+        let mut alarm = Alarm::new();
         let ending = loop {
             self.write_some();
-            let timeout = self.connection.poll_timeout();
             tokio::select! {
-                readable = self.stdout.readable() => {
-                    if let Some(ending) = self.read_some(readable, &mut chunk) {
+                read = self.stdout.read(&mut chunk) => {
+                    if let Some(ending) = self.take_input(read, &chunk) {
                         break ending;
                     }
                 }
                 () = writable(self.stdin.as_ref(), !self.outgoing.is_empty()) => {}
-                command = commands.recv() => match command {
-                    Some(command) => {
-                        // What nobody waits for is taken back before anything new is asked.
-                        while let Ok(key) = cancels.try_recv() {
-                            self.cancel(key);
-                        }
-                        self.take(command);
-                    }
+                count = commands.recv_many(&mut asked, COMMANDS_PER_TURN) => {
                     // Nobody can ask any more: this is how a session without owner ends.
-                    None => { self.close_when_flushed = true; self.write_some(); break closed("its session was dropped"); }
-                },
+                    if count == 0 {
+                        self.close_when_flushed = true;
+                        self.write_some();
+                        break closed("its session was dropped");
+                    }
+                    // What nobody waits for is taken back before anything new is asked.
+                    while let Ok(key) = cancels.try_recv() {
+                        self.cancel(key);
+                    }
+                    self.take_all(&mut asked);
+                }
                 Some(key) = cancels.recv() => self.cancel(key),
-                () = sleep_until(timeout) => self.connection.handle_timeout(Instant::now()),
+                () = alarm.rings_at(self.connection.poll_timeout()) => self.connection.handle_timeout(Instant::now()),
             }
             if let Some(ending) = self.deliver() {
                 break ending;
@@ -156,24 +165,30 @@ impl Driver {
         ending
     }
 
-    fn read_some(&mut self, readable: io::Result<()>, chunk: &mut [u8]) -> Option<Ending> {
-        if let Err(error) = readable {
-            return Some(closed(format!("its stdout cannot be read: {error}")));
-        }
-        match self.stdout.try_read(chunk) {
+    fn take_input(&mut self, read: io::Result<usize>, chunk: &[u8]) -> Option<Ending> {
+        match read {
             Ok(0) => {
                 self.connection.handle_input_closed(Instant::now());
                 let fault = self.deliver();
                 Some(fault.unwrap_or_else(|| closed("it closed its stdout")))
             }
-            Ok(read) => {
+            Ok(length) => {
                 self.shared.touch();
-                self.connection.handle_input(Instant::now(), &chunk[..read]);
+                self.connection.handle_input(Instant::now(), &chunk[..length]);
                 self.shared.messages_in.store(self.connection.stats().messages_in, Ordering::Relaxed);
                 None
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Err(error) => Some(closed(format!("its stdout cannot be read: {error}"))),
+        }
+    }
+
+    fn take_all(&mut self, asked: &mut Vec<Command>) {
+        for command in asked.drain(..) {
+            self.take(command);
+            // Large requests go on their way at once, so that they do not fill the connection's queue.
+            if self.connection.queued_bytes() >= WRITE_CHUNK_BYTES {
+                self.write_some();
+            }
         }
     }
 
@@ -403,12 +418,5 @@ async fn writable(stdin: Option<&pipe::Sender>, wanted: bool) {
             let _ = stdin.writable().await;
         }
         _ => std::future::pending().await,
-    }
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
     }
 }

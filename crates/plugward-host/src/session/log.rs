@@ -87,8 +87,9 @@ impl PluginLog {
         self.stderr_generation.load(Ordering::Acquire) == generation
     }
 
-    /// Reads `stderr` of start `generation` until every holder of the pipe has closed it. Once `over` is cancelled it takes what the pipe
-    /// still holds and ends: a process that got away with the pipe must not keep the host from ending.
+    /// Reads `stderr` of start `generation` until every holder of the pipe has closed it. Once `over` is cancelled it
+    /// takes what the pipe still holds and ends: a process that got away with the pipe must not keep the host from
+    /// ending.
     pub(crate) async fn drain(
         self: Arc<Self>,
         mut stderr: tokio::net::unix::pipe::Receiver,

@@ -5,6 +5,7 @@
 //! that is dropped, cancelled or late is cancelled at the plugin (requirements 13, 83). Refuses to restart anything,
 //! to judge tools and to decide who may call: the supervisor and the call path do.
 
+mod alarm;
 mod driver;
 pub(crate) mod log;
 pub(crate) mod process;

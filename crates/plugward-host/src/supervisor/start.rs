@@ -173,12 +173,18 @@ fn check_conflicts(inner: &Inner, plugin: &Plugin) -> Result<(), HostError> {
 }
 
 fn conflict_error(plugin: &Plugin, conflict: &ToolConflict) -> HostError {
-    let message = format!(
-        "tool `{}` of plugin `{}` is registered by plugin `{}` already",
-        conflict.id, plugin.id, conflict.owner
-    );
-    HostError::new(ErrorCode::PluginToolConflict, message)
-        .with_hint(format!("disable `{}` first, or give one of them another id", conflict.owner))
+    let ToolConflict { id, owner, is_name } = conflict;
+    let (message, other_way) = if *is_name {
+        let name = id.name();
+        (
+            format!("tool name `{name}` of plugin `{}` is taken by plugin `{owner}`", plugin.id),
+            "set naming to `prefixed`",
+        )
+    } else {
+        let message = format!("tool `{id}` of plugin `{}` is registered by plugin `{owner}` already", plugin.id);
+        (message, "give one of them another id")
+    };
+    HostError::new(ErrorCode::PluginToolConflict, message).with_hint(format!("disable `{owner}` first, or {other_way}"))
 }
 
 /// Containers that an earlier host could not end.

@@ -1,6 +1,7 @@
 //! Redaction of JSON. Owns the limits on what is kept of a JSON value; refuses to build a tree of it: values are walked
 //! as the text they are, so numbers keep every digit and nesting costs no stack.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
@@ -54,14 +55,14 @@ impl Walk<'_> {
                 Ok(items) => self.array(&items, depth),
                 Err(_) => self.text(text, depth),
             },
-            Some(b'"') => match serde_json::from_str::<String>(text) {
+            Some(b'"') => match decoded(text) {
                 Ok(string) => self.text(&string, depth),
                 // A lone surrogate is legal JSON but no text; the escaped spelling is kept instead.
                 Err(_) => self.text(text, depth),
             },
             // A number, `true`, `false` or `null`. A secret made of digits may be printed as a number.
             _ => match self.matcher.redact_known(text) {
-                std::borrow::Cow::Borrowed(kept) if kept == text => self.out.push_str(kept),
+                Cow::Borrowed(kept) if kept == text => self.out.push_str(kept),
                 _ => self.string(SECRET_MARK),
             },
         }
@@ -70,7 +71,7 @@ impl Walk<'_> {
     fn object(&mut self, entries: &Entries<'_>, depth: usize) {
         self.out.push('{');
         let mut left_out = entries.left_out;
-        for (index, (key, value)) in entries.kept.iter().enumerate() {
+        for (index, (Key(key), value)) in entries.kept.iter().enumerate() {
             if self.out.len() > OUTPUT_MAX_BYTES {
                 left_out += entries.kept.len() - index;
                 break;
@@ -108,7 +109,7 @@ impl Walk<'_> {
     fn array(&mut self, items: &Items<'_>, depth: usize) {
         self.out.push('[');
         let mut left_out = items.left_out;
-        let mut flag: Option<String> = None;
+        let mut flag: Option<Cow<'_, str>> = None;
         for (index, value) in items.kept.iter().enumerate() {
             if self.out.len() > OUTPUT_MAX_BYTES {
                 left_out += items.kept.len() - index;
@@ -122,7 +123,8 @@ impl Walk<'_> {
                 Some(name) => self.named(&name, value, depth + 1),
                 None => self.value(value, depth + 1),
             }
-            flag = serde_json::from_str(value.get()).ok().filter(|item: &String| item.starts_with('-'));
+            let text = Some(value.get()).filter(|text| text.starts_with('"'));
+            flag = text.and_then(|text| decoded(text).ok()).filter(|item| item.starts_with('-'));
         }
         if left_out > 0 {
             self.separate('[');
@@ -145,7 +147,13 @@ impl Walk<'_> {
     }
 
     fn string(&mut self, text: &str) {
-        self.out.push_str(&serde_json::Value::from(text).to_string());
+        if text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+            self.out.push_str(&serde_json::Value::from(text).to_string());
+        } else {
+            self.out.push('"');
+            self.out.push_str(text);
+            self.out.push('"');
+        }
     }
 
     fn separate(&mut self, open: char) {
@@ -155,9 +163,43 @@ impl Walk<'_> {
     }
 }
 
+/// The string that `json` is.
+fn decoded(json: &str) -> Result<Cow<'_, str>, serde_json::Error> {
+    match serde_json::from_str::<&str>(json) {
+        Ok(text) => Ok(Cow::Borrowed(text)),
+        // It has escapes, or is no string.
+        Err(_) => serde_json::from_str(json).map(Cow::Owned),
+    }
+}
+
+/// A key, copied only where it has escapes.
+struct Key<'j>(Cow<'j, str>);
+
+impl<'de: 'j, 'j> Deserialize<'de> for Key<'j> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Borrowed(key)))
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Owned(key.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(KeyVisitor)
+    }
+}
+
 /// The first entries of an object, in order, duplicates included.
 struct Entries<'j> {
-    kept: Vec<(String, &'j RawValue)>,
+    kept: Vec<(Key<'j>, &'j RawValue)>,
     left_out: usize,
 }
 

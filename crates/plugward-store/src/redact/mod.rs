@@ -143,10 +143,15 @@ impl Matcher {
     }
 
     /// The text without secrets, cut to `max_chars`. The cut comes last, so that it never leaves part of a secret.
-    pub(crate) fn redact_to(&self, text: &str, max_chars: usize) -> String {
-        let mut text = self.redact(text).into_owned();
-        cut(&mut text, max_chars);
-        text
+    pub(crate) fn redact_to<'t>(&self, text: &'t str, max_chars: usize) -> Cow<'t, str> {
+        match self.redact(text) {
+            Cow::Borrowed(text) if text.len() <= max_chars => Cow::Borrowed(text),
+            text => {
+                let mut text = text.into_owned();
+                cut(&mut text, max_chars);
+                Cow::Owned(text)
+            }
+        }
     }
 
     pub(crate) fn redact_json(&self, json: &str) -> String {

@@ -11,7 +11,7 @@ use plugward_host::{CallFailure, ErrorCode, HostError};
 use serde_json::json;
 
 use super::payload::Problem;
-use crate::wire::ErrorBody;
+use crate::wire::{ErrorBody, NOT_FOUND_CODE};
 
 /// Seconds after which a caller may try again when a queue was full: a queue moves on within the length of a call.
 const BUSY_RETRY_SECONDS: u64 = 1;
@@ -44,14 +44,14 @@ impl ApiError {
 
     /// Nothing of this kind.
     pub(super) fn not_found(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "RESOURCE_NOT_FOUND", format!("{what} does not exist"))
+        Self::new(StatusCode::NOT_FOUND, NOT_FOUND_CODE, format!("{what} does not exist"))
     }
 
     /// A failed call of `tool`, its internal id.
     pub(super) fn of_call(failure: &CallFailure, tool: &str, trace_id: &str) -> Self {
         let error = Self {
             status: call_status(failure),
-            body: Box::new(ErrorBody::of_call(failure, tool, trace_id)),
+            body: Box::new(ErrorBody::of_call(failure, tool, Some(trace_id))),
             header: None,
         };
         match failure {
@@ -193,6 +193,17 @@ mod tests {
         assert_eq!(status(ErrorCode::McpSandboxRequired), 403);
         assert_eq!(status(ErrorCode::McpCapabilityUnsupported), 501);
         assert_eq!(status(ErrorCode::PluginHostUnavailable), 503);
+    }
+
+    /// Whoever writes a client reads the page, not this file.
+    #[test]
+    fn the_page_of_codes_tells_these_statuses() {
+        let page = include_str!("../../../../docs/errors.md");
+        for code in ErrorCode::ALL {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{code}` |"))).unwrap();
+            let told = row.split('|').nth(3).and_then(|column| column.split(',').next()).unwrap();
+            assert_eq!(told.trim(), status(code).as_str(), "{row}");
+        }
     }
 
     #[test]

@@ -44,14 +44,12 @@ pub(crate) use token::Token;
 pub(crate) struct Options {
     /// What callers have to show.
     pub(crate) token: Token,
-    /// Names besides the loopback ones that may stand in `Host` and `Origin`; without ports.
-    pub(crate) allowed_hosts: Vec<String>,
 }
 
 impl Options {
-    /// The usual options: this token, loopback names only.
+    /// The options with this token.
     pub(crate) fn new(token: Token) -> Self {
-        Self { token, allowed_hosts: Vec::new() }
+        Self { token }
     }
 }
 

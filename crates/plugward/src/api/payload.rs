@@ -21,6 +21,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::errors::ApiError;
+use crate::wire::NOT_FOUND_CODE;
 
 /// Bytes of a body that is a command: ids, paths, a list of names.
 pub(super) const MAX_COMMAND_BYTES: usize = 64 * 1024;
@@ -383,6 +384,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
         if parts.uri.path().starts_with("/api/plugins/") {
             return Err(HostError::new(ErrorCode::PluginNotFound, message).into());
         }
-        Err(ApiError::new(StatusCode::NOT_FOUND, "RESOURCE_NOT_FOUND", message))
+        Err(ApiError::new(StatusCode::NOT_FOUND, NOT_FOUND_CODE, message))
     }
 }

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use subtle::ConstantTimeEq as _;
 
-/// Folder under the home for what belongs to a running host.
-const RUN_DIR: &str = "run";
+use crate::settings::RUN_DIR;
 
 /// The file.
 const TOKEN_FILE: &str = "api-token";

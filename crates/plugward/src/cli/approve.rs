@@ -5,9 +5,11 @@
 
 use std::io::{IsTerminal as _, stderr, stdin};
 
+use plugward_host::ErrorCode;
+
 use super::link::Link;
 use super::output::Output;
-use super::plugins::{needs_consent, plugin};
+use super::plugins::plugin;
 use super::review::{self, screen};
 use super::{Context, unexpected};
 use crate::control::{Failure, Operation, Outcome};
@@ -16,10 +18,13 @@ use crate::wire::ReviewBody;
 
 pub(super) async fn run(context: &Context, id: String, digest: Option<String>) -> Result<Exit, Failure> {
     let link = Link::open(&context.settings).await?;
-    let outcome = match digest {
-        Some(digest) => link.run(Operation::Approve { id, digest }).await.map(Some),
-        None => interactive(context, &link, id).await,
+    let work = async {
+        match digest {
+            Some(digest) => link.run(Operation::Approve { id, digest }).await.map(Some),
+            None => interactive(context, &link, id).await,
+        }
     };
+    let outcome = context.unless_interrupted(work).await;
     link.close().await;
     let Some(outcome) = outcome? else {
         context.output.to_stderr("nothing was approved");
@@ -44,13 +49,12 @@ pub(super) async fn run(context: &Context, id: String, digest: Option<String>) -
 async fn interactive(context: &Context, link: &Link, id: String) -> Result<Option<Outcome>, Failure> {
     let review = review::fetch(link, id).await?;
     if context.output.json || !stdin().is_terminal() || !stderr().is_terminal() {
-        return Err(needs_consent(
-            format!("approval of plugin `{}` needs a person at a terminal, or the exact digest", review.id),
-            format!(
-                "look at `plugward review {0}`, then pass the digest it shows: `plugward approve {0} --digest sha256:HEX`",
-                review.id
-            ),
-        ));
+        let id = &review.id;
+        let message = format!("approval of plugin `{id}` needs a person at a terminal, or the exact digest");
+        let hint = format!(
+            "look at `plugward review {id}`, then pass the digest it shows: `plugward approve {id} --digest sha256:HEX`"
+        );
+        return Err(Failure::coded(ErrorCode::McpTrustApprovalRequired, message).with_hint(hint));
     }
     context.output.to_stderr(&screen(&review));
     if review.approved {

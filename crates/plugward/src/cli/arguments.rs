@@ -173,11 +173,11 @@ pub(super) enum Command {
     /// Run the host: offer all tools over MCP, and over HTTP
     #[command(after_help = help::SERVE)]
     Serve {
-        /// Speak MCP on standard input and output; the host ends with the input
+        /// Speak MCP on standard input and output; ends with the input, unless others have joined
         #[arg(long)]
         stdio: bool,
         /// Serve the Host API on this loopback address
-        #[arg(long, value_name = "ADDRESS:PORT")]
+        #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
         http: Option<SocketAddr>,
     },
     /// Walk through everything once with a built-in plugin
@@ -252,6 +252,11 @@ impl From<AnswerWord> for AnswerBody {
             AnswerWord::Deny => AnswerBody::Deny,
         }
     }
+}
+
+/// An address with its port.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "use an address and a port, such as `127.0.0.1:8420` or `[::1]:8420`".to_owned())
 }
 
 /// A time in words (`1m 30s`) or as a number of seconds.

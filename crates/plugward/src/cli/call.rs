@@ -3,11 +3,11 @@
 //! Owns reading the arguments and asking the person at the terminal. Refuses to touch the result: it goes out as the
 //! tool wrote it.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Read as _, stderr, stdin};
 
 use plugward_host::ErrorCode;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::approve::read_answer;
@@ -44,7 +44,7 @@ fn show(context: &Context, call: &CallBody) -> Exit {
     if context.output.json {
         context.output.object(call);
     } else {
-        context.output.text(call.result.get());
+        context.output.json_text(call.result.get());
     }
     for warning in &call.warnings {
         context.output.note(&format!("warning: {}", safe(warning)));
@@ -143,14 +143,15 @@ fn read_stdin() -> Result<String, Failure> {
 
 /// `--arg key=value` as an object.
 fn pairs(pairs: &[String]) -> Result<Box<RawValue>, Failure> {
-    let mut object = Map::new();
+    // Kept as they were typed: a number of many digits would not survive being read as one.
+    let mut object: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
     for pair in pairs {
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            return Err(Failure::new(Exit::Usage, "USAGE", "`--arg` needs the form KEY=VALUE"));
+            return Err(Failure::usage("`--arg` needs the form KEY=VALUE"));
         };
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        if object.insert(key.to_owned(), value).is_some() {
-            return Err(Failure::new(Exit::Usage, "USAGE", format!("`--arg` gives `{}` twice", safe(key))));
+        let value = RawValue::from_string(value.trim().to_owned()).or_else(|_| to_raw_value(value));
+        if object.insert(key, value.map_err(|_| unexpected())?).is_some() {
+            return Err(Failure::usage(format!("`--arg` gives `{}` twice", safe(key))));
         }
     }
     to_raw_value(&object).map_err(|_| unexpected())
@@ -163,8 +164,9 @@ mod tests {
     /// A number must arrive as a number and a word as text, without quoting rules to learn.
     #[test]
     fn pairs_are_json_where_they_can_be() {
-        let given = ["a=1", "b=x y", "c=[1]", "d=", "e=x=y", "f=true"].map(str::to_owned);
-        assert_eq!(pairs(&given).unwrap().get(), r#"{"a":1,"b":"x y","c":[1],"d":"","e":"x=y","f":true}"#);
+        let given = ["a=1", "b=x y", "c=[1]", "d=", "e=x=y", "f=true", "g=12345678901234567890123"].map(str::to_owned);
+        let object = r#"{"a":1,"b":"x y","c":[1],"d":"","e":"x=y","f":true,"g":12345678901234567890123}"#;
+        assert_eq!(pairs(&given).unwrap().get(), object);
         for bad in [&["novalue"][..], &["=x"], &["a=1", "a=2"]] {
             let bad: Vec<String> = bad.iter().map(|pair| (*pair).to_owned()).collect();
             assert_eq!(pairs(&bad).unwrap_err().exit, Exit::Usage, "{bad:?}");

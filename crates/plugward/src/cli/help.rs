@@ -139,11 +139,12 @@ Examples:
   plugward answer permission_0123456789abcdef deny";
 
 pub(super) const SERVE: &str = "\
-While it runs, all other commands on the same home act through it. A second `serve --stdio` joins the first.
+While it runs, all other commands on the same home act through it. A second `serve --stdio` joins the first, which
+then stays until the last that joined has ended.
 
 Examples:
   plugward serve --stdio                  what an MCP client starts
-  plugward serve --http 127.0.0.1:7431    the Host API, for programs
+  plugward serve --http 127.0.0.1:8420    the Host API, for programs
   plugward serve                          keep the plugins running for other commands";
 
 pub(super) const DEMO: &str = "\

@@ -16,6 +16,10 @@ use crate::settings::Settings;
 /// opens its socket within this time.
 const HOME_WAIT: Duration = Duration::from_secs(3);
 
+/// How long a process that is to serve waits: a client that is restarted starts it while the one before still ends its
+/// plugins.
+pub(super) const SERVE_WAIT: Duration = Duration::from_secs(30);
+
 /// Pause between two looks.
 const HOME_POLL: Duration = Duration::from_millis(40);
 
@@ -33,7 +37,7 @@ pub(super) enum Link {
 impl Link {
     /// Finds the running host or opens the home.
     pub(super) async fn open(settings: &Settings) -> Result<Self, Failure> {
-        match find(settings).await? {
+        match find(settings, HOME_WAIT).await? {
             Found::Running(_) => Ok(Self::Running(Box::new(settings.clone()))),
             Found::Home(host) => Ok(Self::InProcess(host)),
         }
@@ -86,9 +90,10 @@ pub(super) enum Found {
     Home(Host),
 }
 
-/// Finds the running host or opens the home; waits a little for a home that is in use.
-pub(super) async fn find(settings: &Settings) -> Result<Found, Failure> {
-    let deadline = Instant::now() + HOME_WAIT;
+/// Finds the running host or opens the home; waits up to `patience` for a home that is in use.
+pub(super) async fn find(settings: &Settings, patience: Duration) -> Result<Found, Failure> {
+    let deadline = Instant::now() + patience;
+    let mut told = false;
     loop {
         match Client::connect(&settings.home).await {
             Ok(client) => return Ok(Found::Running(client)),
@@ -99,6 +104,9 @@ pub(super) async fn find(settings: &Settings) -> Result<Found, Failure> {
         match Host::open(config).await {
             Ok(host) => return Ok(Found::Home(host)),
             Err(error) if error.code == ErrorCode::HomeInUse && Instant::now() < deadline => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::info!("{}; waiting for up to {} s", error.message, patience.as_secs());
+                }
                 tokio::time::sleep(HOME_POLL).await;
             }
             Err(error) => return Err(error.into()),

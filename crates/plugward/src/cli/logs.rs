@@ -44,9 +44,7 @@ async fn watch(context: &Context, link: &Link, operation: Operation) -> Result<O
         tokio::select! {
             outcome = &mut work => return outcome,
             Some(notice) = notices.recv() => match notice {
-                Notice::Line(line) if context.output.json => {
-                    if let Ok(text) = serde_json::to_string(&line) { context.output.text(&text); }
-                }
+                Notice::Line(line) if context.output.json => context.output.object_line(&line),
                 Notice::Line(line) => context.output.text(&line_text(&line)),
                 Notice::LinesLost(count) => context.output.note(&format!("{count} lines were lost: they came too fast")),
                 Notice::Ask(_) => {}

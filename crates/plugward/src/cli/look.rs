@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::output::{Tone, paint, safe, strong, table};
+use super::output::{Tone, paint, safe, safe_lines, strong, table};
 use super::{Context, unexpected};
 use crate::control::{Failure, InfoBody, Operation, Outcome};
 use crate::exit::Exit;
@@ -13,6 +13,9 @@ const NOTHING_INSTALLED: &str = "nothing is installed yet";
 
 /// A description is shown up to here in a table; `--json` has all of it.
 const DESCRIPTION_CHARS: usize = 60;
+
+/// Where the values of a list of facts begin.
+const VALUE_INDENT: &str = "               ";
 
 pub(super) async fn list(context: &Context) -> Result<Exit, Failure> {
     let Outcome::Plugins(plugins) = context.run(Operation::Plugins).await? else { return Err(unexpected()) };
@@ -166,7 +169,7 @@ fn info_text(info: &InfoBody) -> String {
     row(&mut text, "state", &format!("{} {}", paint(tone, sign), paint(tone, &word)));
     row(&mut text, "detail", &safe(&plugin.detail));
     if let Some(error) = &plugin.error_message {
-        row(&mut text, "last error", &safe(error));
+        row(&mut text, "last error", &safe_lines(error, VALUE_INDENT));
     }
     row(&mut text, "approved", if plugin.approved { "yes" } else { "no" });
     let granted = |name: &String| {

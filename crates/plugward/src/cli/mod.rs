@@ -17,6 +17,7 @@ mod permissions;
 mod plugins;
 mod review;
 mod serve;
+mod stdio;
 mod trace;
 
 use std::process::ExitCode;
@@ -57,9 +58,20 @@ impl Context {
     /// Runs one operation with a link of its own.
     async fn run(&self, operation: Operation) -> Result<Outcome, Failure> {
         let link = Link::open(&self.settings).await?;
-        let outcome = link.run(operation).await;
+        let outcome = self.unless_interrupted(link.run(operation)).await;
         link.close().await;
         outcome
+    }
+
+    /// Waits for `work` until the first interrupt. A host of this process is then closed, which breaks off a start; one
+    /// that runs elsewhere finishes what it began.
+    async fn unless_interrupted<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        tokio::select! {
+            outcome = work => outcome,
+            () = self.stop.cancelled() => {
+                Err(interrupted("command").with_hint("see what came of it: `plugward status`"))
+            }
+        }
     }
 }
 
@@ -94,7 +106,7 @@ fn usage(error: &clap::Error, json: bool) -> Exit {
             Exit::Usage
         }
         _ => {
-            let text = output::safe(error.render().to_string().trim_end());
+            let text = output::safe_lines(&error.render().to_string(), "");
             let text = text.strip_prefix("error: ").unwrap_or(&text);
             if json {
                 output.to_stderr(&output::usage_object(text).to_string());
@@ -132,7 +144,7 @@ async fn start(output: Output, global: Global, command: Command) -> Exit {
             // Dropped at a signal, so that its folder goes too; its plugin ends with this process.
             let result = tokio::select! {
                 result = Box::pin(demo::run(&output)) => result,
-                () = signal() => Ok(Exit::Failure),
+                () = signal() => Err(interrupted("demo")),
             };
             return finish(&output, result);
         }
@@ -196,6 +208,10 @@ fn finish(output: &Output, result: Result<Exit, Failure>) -> Exit {
 
 fn settings_failure(error: &SettingsError) -> Failure {
     Failure::new(Exit::Usage, "SETTINGS_INVALID", error.to_string())
+}
+
+fn interrupted(what: &str) -> Failure {
+    Failure::new(Exit::Failure, "INTERRUPTED", format!("the {what} was interrupted"))
 }
 
 /// An outcome of another kind than the operation has: both ends are this program, so it is a defect.

@@ -16,7 +16,7 @@ pub(super) async fn permissions(
 ) -> Result<Exit, Failure> {
     if let Some(name) = grant.iter().find(|name| revoke.contains(name)) {
         let message = format!("permission `{}` is to be granted and taken back at once", safe(name));
-        return Err(Failure::new(Exit::Usage, "USAGE", message));
+        return Err(Failure::usage(message));
     }
     let (given, taken) = (grant.join(" "), revoke.join(" "));
     let changes = !grant.is_empty() || !revoke.is_empty();

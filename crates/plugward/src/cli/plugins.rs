@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use plugward_host::ErrorCode;
 use plugward_policy::visible;
 
 use super::link::Link;
@@ -16,7 +15,7 @@ pub(super) async fn install(context: &Context, source: &Path, id: Option<String>
     // The running host may have another working directory.
     let source = std::path::absolute(source).map_err(|error| {
         let message = format!("source `{}` is no path: {error}", visible(&source.display().to_string()));
-        Failure::new(Exit::Usage, "USAGE", message)
+        Failure::usage(message)
     })?;
     let plugin = plugin(context.run(Operation::Install { source, id }).await?)?;
     show(context, &plugin, &format!("installed {} {}; nothing of it has run", plugin.id, safe(&plugin.version)));
@@ -27,7 +26,7 @@ pub(super) async fn install(context: &Context, source: &Path, id: Option<String>
 
 pub(super) async fn enable(context: &Context, id: String) -> Result<Exit, Failure> {
     let link = Link::open(&context.settings).await?;
-    let outcome = link.run(Operation::Enable { id }).await;
+    let outcome = context.unless_interrupted(link.run(Operation::Enable { id })).await;
     let stays = link.is_running();
     link.close().await;
     let plugin = plugin(outcome?)?;
@@ -59,7 +58,7 @@ pub(super) async fn disable(context: &Context, id: String) -> Result<Exit, Failu
 
 pub(super) async fn restart(context: &Context, id: String) -> Result<Exit, Failure> {
     let link = Link::open(&context.settings).await?;
-    let outcome = link.run(Operation::Restart { id }).await;
+    let outcome = context.unless_interrupted(link.run(Operation::Restart { id })).await;
     let stays = link.is_running();
     link.close().await;
     let Outcome::Host(host) = outcome? else { return Err(unexpected()) };
@@ -78,13 +77,13 @@ pub(super) async fn restart(context: &Context, id: String) -> Result<Exit, Failu
 pub(super) async fn remove(context: &Context, id: String) -> Result<Exit, Failure> {
     let link = Link::open(&context.settings).await?;
     // Looked up first: afterwards nobody knows where it came from.
-    let before = link.run(Operation::Info { id: id.clone() }).await;
-    let outcome = match &before {
-        Ok(_) => link.run(Operation::Remove { id }).await,
-        Err(failure) => Err(failure.clone()),
+    let work = async {
+        let before = link.run(Operation::Info { id: id.clone() }).await?;
+        Ok((before, link.run(Operation::Remove { id }).await?))
     };
+    let outcome = context.unless_interrupted(work).await;
     link.close().await;
-    let (Outcome::Info(info), Outcome::Done) = (before?, outcome?) else { return Err(unexpected()) };
+    let (Outcome::Info(info), Outcome::Done) = outcome? else { return Err(unexpected()) };
     if context.output.json {
         context.output.keyed("removed", &info.plugin.id);
     } else {
@@ -117,13 +116,6 @@ pub(super) fn plugin(outcome: Outcome) -> Result<PluginBody, Failure> {
 fn quoted(path: &str) -> String {
     let is_plain = !path.is_empty() && path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+@:".contains(c));
     if is_plain { path.to_owned() } else { format!("'{}'", visible(path).replace('\'', r"'\''")) }
-}
-
-/// The failure of an approval or review that nobody can be asked about.
-pub(super) fn needs_consent(message: String, hint: String) -> Failure {
-    let mut failure = Failure::coded(ErrorCode::McpTrustApprovalRequired, message).with_hint(hint);
-    failure.exit = Exit::Usage;
-    failure
 }
 
 #[cfg(test)]

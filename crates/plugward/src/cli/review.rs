@@ -14,7 +14,7 @@ use crate::wire::{AccessLineBody, ChangeBody, ReviewBody, ReviewToolBody};
 
 pub(super) async fn run(context: &Context, id: String) -> Result<Exit, Failure> {
     let link = Link::open(&context.settings).await?;
-    let review = fetch(&link, id).await;
+    let review = context.unless_interrupted(fetch(&link, id)).await;
     link.close().await;
     let review = review?;
     if context.output.json {
@@ -86,7 +86,7 @@ fn command(text: &mut String, review: &ReviewBody) {
     line(text, "");
     line(text, &strong("It runs exactly this, one argument per line, never through a shell"));
     for argument in &review.argv {
-        line(text, &format!("  {}", if argument.is_empty() { "(empty)".to_owned() } else { safe(argument) }));
+        line(text, &format!("  {}", whole(argument)));
     }
     line(text, &format!("  program   {}", safe(&review.executable)));
     line(text, &format!("            {}", review.executable_digest));
@@ -95,13 +95,19 @@ fn command(text: &mut String, review: &ReviewBody) {
         line(text, "  sets      no variables");
     }
     for variable in &review.environment {
-        line(text, &format!("  sets      {}={}", safe(&variable.name), safe(&variable.value)));
+        line(text, &format!("  sets      {}={}", safe(&variable.name), whole(&variable.value)));
     }
     let inherited = match review.inherited_environment.len() {
         0 => "nothing of your environment".to_owned(),
         _ => format!("{}, and no other variable of yours", review.inherited_environment.join(" ")),
     };
     line(text, &format!("  inherits  {}", safe(&inherited)));
+}
+
+/// A value with everything in it seen: one that is nothing, or has blanks at an end, is quoted.
+fn whole(value: &str) -> String {
+    let is_plain = !value.is_empty() && value.trim() == value;
+    if is_plain { safe(value) } else { format!("\"{}\"", safe(value)) }
 }
 
 fn permissions(text: &mut String, review: &ReviewBody) {

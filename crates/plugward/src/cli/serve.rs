@@ -1,8 +1,11 @@
 //! `serve`: the host that stays, with its faces.
 //!
 //! Owns the order of start and end: home, plugins, control socket, faces; and back. Refuses to serve a home twice: a
-//! second `serve --stdio` becomes a thin pipe to the first.
+//! second `serve --stdio` becomes a thin pipe to the first, which therefore stays, after its own client has gone, until
+//! the last one that joined has.
 
+use std::cell::Cell;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -11,14 +14,14 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::Context;
 use super::link::{self, Found};
+use super::{Context, stdio};
 use crate::control::{Client, ControlServer, Failure};
 use crate::exit::Exit;
 use crate::{api, gateway};
 
 pub(super) async fn run(context: &Context, stdio: bool, http: Option<SocketAddr>) -> Result<Exit, Failure> {
-    match link::find(&context.settings).await? {
+    match context.unless_interrupted(link::find(&context.settings, link::SERVE_WAIT)).await? {
         Found::Home(host) => {
             let result = serve(context, &host, stdio, http).await;
             host.shutdown().await;
@@ -45,6 +48,7 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketA
         let message = format!("control socket of home `{}` cannot be opened: {error}", home.display());
         Failure::coded(ErrorCode::HomeUnusable, message)
     })?;
+    let joined = control.joined();
     host.start_enabled();
     let stop = context.stop.child_token();
     let mut faces = JoinSet::new();
@@ -59,21 +63,31 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketA
         faces.spawn(api::serve(host.clone(), listener, options, stop.clone()));
     }
     announce(context, address);
-    let mcp = async {
-        if !stdio {
-            return std::future::pending().await;
-        }
-        let (reader, writer) = (tokio::io::stdin(), tokio::io::stdout());
-        gateway::serve(host.clone(), reader, writer, gateway::Options::default()).await;
-        Ok(())
-    };
-    // The end of standard input ends all; so does a face that ends by itself, which only a defect makes it do.
+    // A task of its own: beside those of its requests it runs on the same threads, and nobody has to be woken.
+    let mut session = JoinSet::new();
+    if stdio {
+        let options = gateway::Options::default();
+        let (served, joined) = (host.clone(), joined.clone());
+        session.spawn(async move {
+            gateway::serve(served, stdio::input(), stdio::output(), options).await;
+            if !joined.is_empty() {
+                tracing::info!("standard input has ended; staying for {} MCP sessions that joined", joined.len());
+                joined.wait().await;
+            }
+        });
+    }
+    // The end of standard input ends all, once nobody is left who joined; so does a face that ends by itself, which
+    // only a defect makes it do.
     let result = tokio::select! {
-        result = mcp => result,
+        Some(ended) = session.join_next() => ended.map_err(Into::into),
         Some(ended) = faces.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
         () = stop.cancelled() => Ok(()),
     };
+    if !joined.is_empty() {
+        tracing::warn!("{} MCP sessions that joined end with this process", joined.len());
+    }
     stop.cancel();
+    session.shutdown().await;
     // Each face bounds its own end.
     while faces.join_next().await.is_some() {}
     result.map(|()| Exit::Ok).map_err(|error| HostError::internal(format!("{error:#}")).into())
@@ -94,7 +108,7 @@ fn announce(context: &Context, listening: Option<SocketAddr>) {
 async fn prepare_api(home: &Path, address: SocketAddr) -> Result<(TcpListener, api::Options), Failure> {
     if !address.ip().is_loopback() {
         let message = format!("address `{address}` can be reached from other machines, which this version refuses");
-        return Err(Failure::new(Exit::Usage, "USAGE", message).with_hint("use --http 127.0.0.1:7431"));
+        return Err(Failure::usage(message).with_hint("use --http 127.0.0.1:8420"));
     }
     let listener = api::bind(address)
         .await
@@ -107,22 +121,32 @@ async fn prepare_api(home: &Path, address: SocketAddr) -> Result<(TcpListener, a
 async fn pipe(context: &Context, client: Client) -> Result<Exit, Failure> {
     let (mut from_host, mut to_host) = client.into_mcp().await?;
     tracing::info!("joined the running host");
+    let input_ended = Cell::new(false);
     let up = async {
-        let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut to_host).await;
+        let _ = tokio::io::copy(&mut stdio::input(), &mut to_host).await;
+        input_ended.set(true);
         // The host answers what it has, then closes its side.
         let _ = to_host.shutdown().await;
         std::future::pending::<()>().await;
     };
     let down = async {
-        let mut stdout = tokio::io::stdout();
+        let mut stdout = stdio::output();
         let copied = tokio::io::copy(&mut from_host, &mut stdout).await;
         let _ = stdout.flush().await;
         copied
     };
-    tokio::select! {
-        _ = down => {}
-        () = up => {}
-        () = context.stop.cancelled() => {}
+    let ended = tokio::select! {
+        ended = down => ended,
+        () = up => Ok(0),
+        () = context.stop.cancelled() => return Ok(Exit::Ok),
+    };
+    match ended {
+        Ok(_) if input_ended.get() => Ok(Exit::Ok),
+        // The client has gone away.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Ok),
+        Ok(_) | Err(_) => {
+            let message = "the running `plugward serve` ended this session";
+            Err(Failure::coded(ErrorCode::HostStopping, message).with_hint("start it again: it then serves by itself"))
+        }
     }
-    Ok(Exit::Ok)
 }

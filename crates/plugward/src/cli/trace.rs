@@ -21,7 +21,7 @@ pub(super) async fn list(
     limit: usize,
 ) -> Result<Exit, Failure> {
     if limit == 0 {
-        return Err(Failure::new(Exit::Usage, "USAGE", "`--limit` must be at least 1"));
+        return Err(Failure::usage("`--limit` must be at least 1"));
     }
     let Outcome::Spans(page) = context.run(Operation::Spans { plugin, outcome, limit }).await? else {
         return Err(unexpected());

@@ -55,13 +55,13 @@ impl Client {
             Err(error) if nobody(&error) => return Err(ConnectError::NobodyThere),
             Err(error) => return Err(ConnectError::Failed(broken(&error))),
         };
-        Self::greet(stream).await.map_err(ConnectError::Failed)
+        Self::greet(stream).await
     }
 
-    async fn greet(stream: UnixStream) -> Result<Self, Failure> {
-        if !is_same_user(&stream).map_err(|error| broken(&error))? {
+    async fn greet(stream: UnixStream) -> Result<Self, ConnectError> {
+        if !is_same_user(&stream).map_err(|error| ConnectError::Failed(broken(&error)))? {
             let message = "control socket of the home belongs to a process of another user";
-            return Err(Failure::coded(ErrorCode::HomeUnusable, message));
+            return Err(ConnectError::Failed(Failure::coded(ErrorCode::HomeUnusable, message)));
         }
         let (reader, writer) = stream.into_split();
         let mut reader = BufReader::new(reader);
@@ -70,15 +70,22 @@ impl Client {
             Failure::coded(ErrorCode::HomeInUse, "the running `plugward serve` does not answer on its control socket")
                 .with_hint("see `plugward doctor` for its process id, and end it")
         };
-        match hello.map_err(|_| silent())?.map_err(|error| broken(&error))? {
-            Some(Frame::Hello { control_version: CONTROL_VERSION, pid, .. }) => Ok(Self { reader, writer, pid }),
-            Some(Frame::Hello { version, pid, .. }) => {
-                let message = format!("the running `plugward serve` (process {pid}) has the other version {version}");
-                Err(Failure::coded(ErrorCode::HomeInUse, message).with_hint("stop it, and start it again"))
+        let failure = match hello {
+            Ok(Ok(Some(Frame::Hello { control_version: CONTROL_VERSION, pid, .. }))) => {
+                return Ok(Self { reader, writer, pid });
             }
-            Some(Frame::Failed(failure)) => Err(failure),
-            Some(_) | None => Err(silent()),
-        }
+            Ok(Ok(Some(Frame::Hello { version, pid, .. }))) => {
+                let message = format!("the running `plugward serve` (process {pid}) has the other version {version}");
+                Failure::coded(ErrorCode::HomeInUse, message).with_hint("stop it, and start it again")
+            }
+            Ok(Ok(Some(Frame::Failed(failure)))) => failure,
+            // It was about to end when we came.
+            Ok(Ok(None)) => return Err(ConnectError::NobodyThere),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => return Err(ConnectError::NobodyThere),
+            Ok(Err(error)) => broken(&error),
+            Ok(Ok(Some(_))) | Err(_) => silent(),
+        };
+        Err(ConnectError::Failed(failure))
     }
 
     /// Process id of the other side, as it says.
@@ -88,22 +95,25 @@ impl Client {
 
     /// Runs one operation. Dropping the future, or `stop`, ends it on the other side as well.
     pub(crate) async fn run(
-        mut self,
+        self,
         operation: Operation,
         notices: &mpsc::Sender<Notice>,
         stop: &CancellationToken,
     ) -> Result<Outcome, Failure> {
+        let Self { mut reader, mut writer, .. } = self;
         let request = Request { control_version: CONTROL_VERSION, operation };
-        write_line(&mut self.writer, &request).await.map_err(|error| broken(&error))?;
+        write_line(&mut writer, &request).await.map_err(|error| broken(&error))?;
         let mut stopping = false;
         loop {
+            // Kept across the stop: what was read of a line would be lost with it.
+            let mut line = std::pin::pin!(read_line(&mut reader, ANSWER_BYTES_MAX));
             let frame = tokio::select! {
-                frame = read_line(&mut self.reader, ANSWER_BYTES_MAX) => frame,
+                frame = &mut line => frame,
                 () = stop.cancelled(), if !stopping => {
                     // The end of our side is the sign to stop; the answer still comes.
                     stopping = true;
-                    let _ = self.writer.shutdown().await;
-                    continue;
+                    let _ = writer.shutdown().await;
+                    line.await
                 }
             };
             match frame.map_err(|error| broken(&error))? {

@@ -13,11 +13,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::Failure;
 use super::operation::{CallBody, InfoBody, Notice, Operation, Outcome, StatusReport};
-use super::{Failure, NOT_FOUND_CODE};
 use crate::exit::Exit;
 use crate::wire::{
-    AskBody, ErrorBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody, StatusBody, ToolBody,
+    AskBody, ErrorBody, HostBody, LogLineBody, NOT_FOUND_CODE, PluginBody, ReviewBody, SpanBody, SpanPageBody,
+    StatusBody, ToolBody,
 };
 
 /// Who calls, in traces and decisions.
@@ -103,7 +104,7 @@ pub(crate) async fn execute(
 pub(super) fn parse_digest(text: &str) -> Result<Digest, Failure> {
     text.parse().map_err(|_| {
         let message = format!("digest `{}` is not one: expected `sha256:` and 64 hexadecimal digits", shown(text));
-        Failure::new(Exit::Usage, "USAGE", message)
+        Failure::usage(message)
     })
 }
 
@@ -136,7 +137,11 @@ async fn call(
     stop: &CancellationToken,
 ) -> Result<Outcome, Failure> {
     let Some(plugin) = plugin_of(host, &tool).await? else { return Err(unknown_tool(host, &tool).await?) };
-    host.ensure_started(&plugin).await?;
+    // A start has a bound of its own, which is longer than somebody waits who wants to go.
+    tokio::select! {
+        started = host.ensure_started(&plugin) => started?,
+        () = stop.cancelled() => return Err(failed_call(&CallFailure::Cancelled, &tool, &plugin, None)),
+    }
     let mut request = CallRequest::new(ToolSelector::Id(tool.clone()), arguments, CALLER);
     request.timeout = timeout_ms.map(Duration::from_millis);
     request.cancel = stop.child_token();
@@ -148,12 +153,14 @@ async fn call(
             result: reply.result,
             warnings: reply.warnings,
         })),
-        Err(failure) => {
-            let mut body = ErrorBody::of_call(&failure, &tool, &report.trace_id);
-            body.error.hint = call_hint(&failure, &plugin);
-            Err(Failure { exit: Exit::from(&failure), body: Box::new(body) })
-        }
+        Err(failure) => Err(failed_call(&failure, &tool, &plugin, Some(&report.trace_id))),
     }
+}
+
+fn failed_call(failure: &CallFailure, tool: &str, plugin: &str, trace_id: Option<&str>) -> Failure {
+    let mut body = ErrorBody::of_call(failure, tool, trace_id);
+    body.error.hint = call_hint(failure, plugin);
+    Failure { exit: Exit::from(failure), body: Box::new(body) }
 }
 
 /// Runs the call and passes on its permission requests; nobody else knows that they belong to it.
@@ -192,9 +199,8 @@ async fn plugin_of(host: &Host, tool: &str) -> Result<Option<String>, Failure> {
 /// The failure for a name that no tool has, with the most likely reason.
 async fn unknown_tool(host: &Host, name: &str) -> Result<Failure, Failure> {
     let failure = CallFailure::ToolNotFound { name: shown(name) };
-    let body = ErrorBody::of_call(&failure, name, "");
+    let body = ErrorBody::of_call(&failure, name, None);
     let mut failure = Failure { exit: Exit::from(&failure), body: Box::new(body) };
-    failure.body.error.details.clear();
     let approved = host.approved_tools().await?;
     let plugins = host.plugins().await?;
     // The longest id wins, as `a.b.c` may be tool `c` of `a.b`. This only chooses a hint.
@@ -208,9 +214,11 @@ async fn unknown_tool(host: &Host, name: &str) -> Result<Failure, Failure> {
         (None, Some(plugin)) if !plugin.enabled => {
             format!("plugin `{0}` is not switched on: `plugward enable {0}`", plugin.id)
         }
-        (None, _) => match most_like(name, approved.iter().map(|tool| tool.id.to_string())) {
-            Some(id) => format!("did you mean `{id}`?"),
-            None => "see which tools there are: `plugward tools`".to_owned(),
+        (None, owner) => match (most_like(name, approved.iter().map(|tool| tool.id.to_string())), owner) {
+            (Some(id), _) => format!("did you mean `{id}`?"),
+            // It may have the tool and keep it from use.
+            (None, Some(plugin)) => format!("see what it offers, and what not and why: `plugward info {}`", plugin.id),
+            (None, None) => "see which tools there are: `plugward tools`".to_owned(),
         },
     };
     failure.body.error.hint = Some(hint);
@@ -240,9 +248,7 @@ fn call_hint(failure: &CallFailure, plugin: &str) -> Option<String> {
                 .to_owned(),
         ),
         CallFailure::Unavailable { .. } => Some(format!("see why: `plugward info {plugin}`")),
-        CallFailure::TimedOut { .. } => {
-            Some("raise `tool_timeout_seconds` in the manifest if it needs longer".to_owned())
-        }
+        CallFailure::TimedOut { setting, .. } => Some(format!("raise the limit (`{setting}`) if it needs longer")),
         CallFailure::ResultTooLarge { .. } => Some("ask the tool for less at once".to_owned()),
         CallFailure::Busy { .. }
         | CallFailure::CircuitOpen { .. }
@@ -293,7 +299,7 @@ async fn logs(
 async fn trace(host: &Host, wanted: &str) -> Result<Outcome, Failure> {
     let missing = || {
         let message = format!("trace `{}` is not recorded", shown(wanted));
-        not_found(message, "see what is recorded: `plugward trace list`")
+        not_found(message, "see what is recorded: `plugward trace list`; an old one is found by its whole id only")
     };
     let trace_id = if wanted.len() == TRACE_ID_DIGITS {
         wanted.to_owned()

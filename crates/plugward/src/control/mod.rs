@@ -23,14 +23,11 @@ pub(crate) use operation::{CallBody, InfoBody, Notice, Operation, Outcome};
 pub(crate) use server::ControlServer;
 
 use crate::exit::Exit;
-use crate::wire::ErrorBody;
+use crate::wire::{ErrorBody, USAGE_CODE};
 
 /// Version of the conversation on the socket. Both ends are one program; a mismatch means that the program was
 /// replaced while the old one still runs.
 pub(crate) const CONTROL_VERSION: u32 = 1;
-
-/// Code of an error for something that is not there and has no code of its own.
-pub(crate) const NOT_FOUND_CODE: &str = "RESOURCE_NOT_FOUND";
 
 /// A failed operation with the exit code it leads to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +42,11 @@ impl Failure {
     /// A failure of the edge itself.
     pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
         Self { body: Box::new(ErrorBody::new(code, message)), exit }
+    }
+
+    /// A command or an argument that is wrong.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, USAGE_CODE, message)
     }
 
     /// Something the host has a code for, noticed by the edge.

@@ -3,7 +3,7 @@
 //! Owns accepting, the check of the peer's user, and the bound on connections. One connection is one operation; the
 //! end of the client's side ends an operation that would go on.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::operation::{Operation, Outcome};
-use super::socket::{Frame, REQUEST_BYTES_MAX, RUN_DIR, Request, SocketAddress, is_same_user, read_line, write_line};
+use super::socket::{Frame, REQUEST_BYTES_MAX, Request, SocketAddress, is_same_user, read_line, write_line};
 use super::{CONTROL_VERSION, Failure, execute};
 use crate::exit::Exit;
 use crate::gateway;
+use crate::settings::RUN_DIR;
 
 /// Connections at once: agents' MCP sessions and commands. Each costs a task and its buffers.
 const CONNECTIONS_MAX: usize = 256;
@@ -42,6 +43,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct ControlServer {
     listener: UnixListener,
     address: SocketAddress,
+    joined: TaskTracker,
 }
 
 impl ControlServer {
@@ -58,7 +60,15 @@ impl ControlServer {
         }
         let listener = UnixListener::bind(address.path())?;
         std::fs::set_permissions(address.path(), std::fs::Permissions::from_mode(0o600))?;
-        Ok(Self { listener, address })
+        let joined = TaskTracker::new();
+        // Only a closed one can be waited for; it still counts what comes.
+        joined.close();
+        Ok(Self { listener, address, joined })
+    }
+
+    /// The MCP sessions of processes that joined this one, to be counted and waited for.
+    pub(crate) fn joined(&self) -> TaskTracker {
+        self.joined.clone()
     }
 
     /// Serves until `stop`, then takes the socket away and waits, within a bound, for what is under way.
@@ -80,11 +90,12 @@ impl ControlServer {
             };
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
                 tracing::warn!("control socket has {CONNECTIONS_MAX} connections, a further one was refused");
+                refuse_at_once(stream);
                 continue;
             };
-            let (host, stop) = (host.clone(), stop.child_token());
+            let (host, stop, joined) = (host.clone(), stop.child_token(), self.joined.clone());
             tasks.spawn(async move {
-                if let Err(error) = connection(host, stream, &stop).await {
+                if let Err(error) = connection(host, stream, &stop, &joined).await {
                     tracing::debug!("control connection ended: {error}");
                 }
                 drop(place);
@@ -96,7 +107,17 @@ impl ControlServer {
     }
 }
 
-async fn connection(host: Host, stream: UnixStream, stop: &CancellationToken) -> io::Result<()> {
+/// Tells a connection too many why it ends. A new socket takes the few bytes at once; the accept loop waits for nobody.
+fn refuse_at_once(stream: UnixStream) {
+    let message = format!("the running `plugward serve` has {CONNECTIONS_MAX} connections already");
+    let failure = Failure::coded(ErrorCode::HomeInUse, message).with_hint("end some of its MCP sessions or commands");
+    let line = serde_json::to_string(&Frame::Failed(failure)).unwrap_or_default() + "\n";
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write_all(line.as_bytes());
+    }
+}
+
+async fn connection(host: Host, stream: UnixStream, stop: &CancellationToken, joined: &TaskTracker) -> io::Result<()> {
     if !is_same_user(&stream)? {
         tracing::warn!("control socket refused a process of another user");
         return Ok(());
@@ -117,7 +138,7 @@ async fn connection(host: Host, stream: UnixStream, stop: &CancellationToken) ->
         Err(error) => return refuse(&mut writer, &error.to_string()).await,
     };
     match request.operation {
-        Operation::Mcp => mcp(host, reader, writer, stop).await,
+        Operation::Mcp => joined.track_future(mcp(host, reader, writer, stop)).await,
         operation => answer(&host, operation, reader, &mut writer, stop).await,
     }
 }
@@ -142,7 +163,13 @@ async fn answer(
     let end = loop {
         tokio::select! {
             end = &mut work => break end,
-            Some(notice) = notices.recv() => write_line(writer, &Frame::Notice(notice)).await?,
+            Some(notice) = notices.recv() => {
+                // A client that is gone; the operation still ends in order.
+                if write_line(writer, &Frame::Notice(notice)).await.is_err() {
+                    listening = false;
+                    stop.cancel();
+                }
+            }
             // Nothing more is to come from the client, so whatever comes is its end.
             _ = reader.read(&mut byte), if listening => {
                 listening = false;

@@ -13,9 +13,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrit
 
 use super::Failure;
 use super::operation::{Notice, Operation, Outcome};
-
-/// Folder of the socket in the home; also of other things that live as long as a serving process.
-pub(super) const RUN_DIR: &str = "run";
+use crate::settings::RUN_DIR;
 
 /// Name of the socket.
 const SOCKET_FILE: &str = "control.sock";
@@ -115,6 +113,10 @@ pub(super) async fn read_line<T: DeserializeOwned>(
 /// Writes one line.
 pub(super) async fn write_line(writer: &mut (impl AsyncWrite + Unpin), line: &impl Serialize) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(line)?;
+    // Arguments go out as they were typed, perhaps over several lines; in JSON a line end is white space.
+    for byte in bytes.iter_mut().filter(|byte| **byte == b'\n') {
+        *byte = b' ';
+    }
     bytes.push(b'\n');
     writer.write_all(&bytes).await?;
     writer.flush().await

@@ -190,7 +190,7 @@ impl Driver {
                     }
                     self.stalled_since = None;
                 }
-                Some(joined) = self.tasks.join_next_with_id() => self.take_outcome(joined),
+                Some(joined) = self.tasks.join_next_with_id() => self.take_outcomes(joined),
                 Some(note) = self.notes_out.recv() => self.hand_on(note),
                 Ok(()) = self.tools_version.changed() => self.notices.changed(Instant::now()),
                 () = sleep_until(due_at) => self.handle_time()?,
@@ -399,6 +399,16 @@ impl Driver {
         self.held_bytes += bytes;
         self.work.insert(task, Work { request: id.clone(), bytes });
         self.under_way.insert(id.clone(), UnderWay { task, cancel });
+    }
+
+    /// Takes what has ended by now, so that it is written together; a writer that is slow leaves the rest where it is.
+    fn take_outcomes(&mut self, first: Result<(TaskId, Outcome), JoinError>) {
+        let mut next = Some(first);
+        while let Some(joined) = next {
+            self.take_outcome(joined);
+            let is_enough = self.connection.queued_bytes() >= WRITE_CHUNK_BYTES;
+            next = if is_enough { None } else { self.tasks.try_join_next_with_id() };
+        }
     }
 
     fn take_outcome(&mut self, joined: Result<(TaskId, Outcome), JoinError>) {

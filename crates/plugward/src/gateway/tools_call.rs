@@ -141,7 +141,7 @@ fn advice(code: ErrorCode, plugin: &str) -> Option<String> {
     match code {
         ErrorCode::ToolArgumentInvalid => Some("Correct the arguments and call again".to_owned()),
         ErrorCode::PermissionDenied => {
-            Some(format!("Do not try again; a person can change the permissions: `plugward review {plugin}`"))
+            Some(format!("Do not try again; a person can change the permissions: `plugward permissions {plugin}`"))
         }
         ErrorCode::PermissionTimeout => {
             Some("Ask the person to answer the permission request of Plugward, then call again".to_owned())

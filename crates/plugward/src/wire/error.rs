@@ -7,6 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+/// Code for a trace, a request or a path that is not there: things without a code of their own.
+pub(crate) const NOT_FOUND_CODE: &str = "RESOURCE_NOT_FOUND";
+
+/// Code for a command line that is wrong.
+pub(crate) const USAGE_CODE: &str = "USAGE";
+
 /// A failed operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ErrorBody {
@@ -46,11 +52,13 @@ impl ErrorBody {
         Self { error }
     }
 
-    /// A failed call of `tool` (its internal id).
-    pub(crate) fn of_call(failure: &CallFailure, tool: &str, trace_id: &str) -> Self {
+    /// A failed call of `tool` (its internal id), with its trace if it has one.
+    pub(crate) fn of_call(failure: &CallFailure, tool: &str, trace_id: Option<&str>) -> Self {
         let mut body = Self::new(failure.code().as_str(), failure.message(tool));
         body.error.cause = Some(failure.cause().to_owned());
-        body.error.details.insert("trace_id".to_owned(), json!(trace_id));
+        if let Some(trace_id) = trace_id {
+            body.error.details.insert("trace_id".to_owned(), json!(trace_id));
+        }
         match failure {
             CallFailure::ArgumentInvalid { violations } => {
                 body.error.details.insert("lines".to_owned(), json!(violations));

@@ -18,7 +18,7 @@ mod trace;
 use std::time::{Duration, SystemTime};
 
 pub(crate) use ask::{AnswerBody, AskBody};
-pub(crate) use error::ErrorBody;
+pub(crate) use error::{ErrorBody, NOT_FOUND_CODE, USAGE_CODE};
 pub(crate) use host::HostBody;
 pub(crate) use log::LogLineBody;
 pub(crate) use plugin::{AccessLineBody, PluginBody};

@@ -185,6 +185,27 @@ async fn b020_a_secret_comes_back_in_no_result_error_log_trace_or_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_secret_in_a_tool_definition_is_neither_shown_nor_kept() {
+    // Invariant 4: a description goes to every client and into the record of what was approved.
+    let mut settings = Settings::default();
+    settings.host_environment.push(("DEMO_SOURCE".to_owned(), SECRET.to_owned()));
+    let test = TestHost::with(settings).await;
+    let marks = Marks::new();
+    let tools = json!([{"name": "say", "description": format!("signed in as {SECRET}"), "inputSchema": {
+        "type": "object", "properties": {"key": {"type": "string", "default": SECRET}}}}]);
+    test.run(&marks.with_tools("fx", &tools).backend("env: {DEMO_KEY: \"${DEMO_SOURCE}\"}")).await;
+    let definitions = format!("{:?} {:?}", test.host.tools(), test.host.exposed_definitions());
+    assert!(definitions.contains("signed in as ***"), "{definitions}");
+    assert_no_secret("the definitions", &definitions);
+    assert_no_secret("the review", &format!("{:?}", test.host.review("fx").await.unwrap()));
+    assert_no_secret("what is kept", &format!("{:?}", test.host.approved_tools().await.unwrap()));
+    // What was pinned is what is offered again.
+    test.host.restart("fx").await.unwrap();
+    assert_eq!(test.tool_names("fx"), ["say"]);
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn b020_a_secret_printed_where_the_protocol_belongs_is_not_quoted() {
     // The error of a start quotes what was no message; that must not publish what the plugin was given.
     let mut settings = Settings::default();

@@ -1,6 +1,6 @@
 //! The eleven start steps: each in its order, and nothing left when one fails (requirements 38-57, 118-128).
 
-use plugward_host::{Environment, ErrorCode};
+use plugward_host::{Environment, ErrorCode, Naming};
 use serde_json::{Value, json};
 
 use crate::support::marks::Marks;
@@ -250,6 +250,31 @@ async fn requirements_62_63_step_8_permissions_of_tools_are_known_and_declared()
         test.assert_nothing_left("fx");
         test.close().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_taken_refuses_its_plugin_and_renames_nothing() {
+    // Pass-through naming: a second plugin must not change the names that clients of the first one know.
+    let test = TestHost::with(Settings { naming: Naming::PassThrough, ..Settings::default() }).await;
+    let exposed = || -> Vec<String> { test.host.tools().into_iter().map(|tool| tool.exposed_name).collect() };
+    test.run(&Fixture::normal("first")).await;
+    assert_eq!(exposed(), NORMAL_TOOLS);
+    // Declared tools are compared before any process exists, others once they are listed.
+    for second in [Fixture::normal("second"), Fixture::imported("third", &["normal"]).permission("notes.read")] {
+        let error = test.try_run(&second).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::PluginToolConflict, "{error}");
+        assert!(error.message.contains("tool name `echo`") && error.message.contains("`first`"), "{error}");
+        assert_eq!(exposed(), NORMAL_TOOLS);
+    }
+    test.assert_nothing_left("second");
+    test.assert_nothing_left("third");
+    // With its names free again it starts, though it was installed later, and the other one is refused in turn.
+    test.host.disable("first").await.unwrap();
+    test.host.enable("second").await.unwrap();
+    assert_eq!(exposed(), NORMAL_TOOLS);
+    assert_eq!(test.host.enable("first").await.unwrap_err().code, ErrorCode::PluginToolConflict);
+    assert_eq!(test.output("second.echo", json!({"text": "x"})).await, json!({"echo": "x"}));
+    test.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

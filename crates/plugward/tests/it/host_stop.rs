@@ -118,6 +118,30 @@ async fn calls_in_flight_finish_before_an_orderly_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn calls_in_the_queue_are_sent_away_by_an_orderly_stop() {
+    // A queue that kept moving would use up the whole time for calls in flight, and be cut off in the middle of one.
+    let test = TestHost::new().await;
+    test.run(&Fixture::imported("fx", &["slow-fast", "--seconds", "1"]).backend("max_concurrent_calls: 1")).await;
+    let call = || {
+        let host = test.host.clone();
+        tokio::spawn(async move { host.call(request("fx.slow", json!({}))).await })
+    };
+    let first = call();
+    let has = |running, waiting| {
+        let status = test.host.host_status("fx").unwrap();
+        ((status.calls_running, status.calls_waiting) == (running, waiting)).then_some(())
+    };
+    eventually("the call is under way", || has(1, 0)).await;
+    let queued = call();
+    eventually("the second one waits", || has(1, 1)).await;
+    test.host.disable("fx").await.unwrap();
+    assert!(first.await.unwrap().outcome.is_ok());
+    let failure = queued.await.unwrap().outcome.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::PluginHostUnavailable, "{failure:?}");
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn requirements_52_to_56_123_a_crash_and_the_way_back() {
     // Requirement 20: tools are gone at once, everybody who waits is told, and a person's restart brings them back.
     let test = TestHost::new().await;
@@ -272,6 +296,61 @@ async fn requirement_144_enabled_plugins_come_back_with_the_next_host() {
     again.host.settled(Duration::from_secs(20)).await;
     assert_eq!(again.states("a").await, ("ready", "ready"));
     again.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_under_way_is_broken_off_by_whoever_wants_its_end() {
+    // A person who switches a plugin off must not wait a minute for its time limits first.
+    let test = TestHost::new().await;
+    let marks = Marks::new();
+    for (id, mode, end) in [("a", "mute-initialize", "disable"), ("b", "mute-list", "remove")] {
+        let fixture = Fixture::imported(id, &[mode, "--pid-file", &marks.arg(id)]);
+        test.install(&fixture.backend("startup_timeout_seconds: 60")).await;
+        let host = test.host.clone();
+        let enable = tokio::spawn(async move { host.enable(id).await });
+        let pid = marks.pid_soon(id).await;
+        let begun = Instant::now();
+        match end {
+            "disable" => drop(test.host.disable(id).await.unwrap()),
+            _ => test.host.remove(id).await.unwrap(),
+        }
+        assert!(begun.elapsed() < LADDER_BOUND, "{end} waited for the start");
+        let error = enable.await.unwrap().unwrap_err();
+        assert_eq!(error.code, ErrorCode::PluginStateConflict, "{end}: {error}");
+        assert!(!is_alive(pid), "{end}");
+    }
+    test.assert_nothing_left("a");
+    assert_eq!(test.states("a").await, ("disabled", "stopped"));
+    assert_eq!(test.host.plugin("b").await.unwrap_err().code, ErrorCode::PluginNotFound);
+    // A restart breaks off and starts anew.
+    test.install(&marks.mending("c", &["mute-initialize"]).backend("startup_timeout_seconds: 60")).await;
+    let host = test.host.clone();
+    let enable = tokio::spawn(async move { host.enable("c").await });
+    marks.pid_soon("pid").await;
+    marks.mend();
+    assert_eq!(test.host.restart("c").await.unwrap().status.as_str(), "ready");
+    assert_eq!(enable.await.unwrap().unwrap_err().code, ErrorCode::PluginStateConflict);
+    assert!(test.host.plugin("c").await.unwrap().enabled);
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_takes_long_to_end_keeps_only_its_own_id() {
+    // While it goes, others can be installed; its successor is told to wait instead of losing its files.
+    let test = TestHost::new().await;
+    let stubborn = Fixture::imported("fx", &["ignores-term"]);
+    test.run(&stubborn).await;
+    let host = test.host.clone();
+    let removing = tokio::spawn(async move { host.remove("fx").await });
+    eventually("it is going", || test.tool_names("fx").is_empty().then_some(())).await;
+    let refused = test.host.install(stubborn.package().path(), None).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::PluginStateConflict, "{refused}");
+    assert!(refused.message.contains("is being removed"), "{refused}");
+    test.install(&Fixture::normal("other")).await;
+    assert!(!removing.is_finished(), "an install of another plugin waited for it");
+    removing.await.unwrap().unwrap();
+    assert_eq!(test.run(&stubborn).await.tools_count, 1);
+    test.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -74,7 +74,7 @@ fn without_a_terminal_only_the_exact_digest_approves() {
     cli.ok(&["install", Fixture::normal("fix").package().path().to_str().unwrap()]);
     let digest = cli.json(&["review", "fix"])["digest"].as_str().unwrap().to_owned();
     let refused = cli.run_with_input(&["approve", "fix"], b"fix\n");
-    assert_eq!(refused.code, 2);
+    assert_eq!(refused.code, 4, "docs/errors.md: what needs consent");
     assert!(refused.stderr.contains("plugward approve fix --digest sha256:"), "{}", refused.stderr);
     assert!(!refused.stderr.contains(&digest));
     let other = format!("sha256:{}", "0".repeat(64));

@@ -57,6 +57,8 @@ fn plugins_live_as_long_as_the_host_and_no_longer() {
     let pid = running(&cli, "fix");
     let called = cli.ok(&["call", "fix.echo", r#"{"text":"through the socket"}"#]);
     assert!(called.stdout.contains("through the socket"));
+    let lines = cli.run_with_input(&["call", "fix.echo", "-"], b"{\n  \"text\": \"over lines\"\n}\n");
+    assert!(lines.stdout.contains("over lines"), "{}", lines.stderr);
     assert_eq!(running(&cli, "fix"), pid, "the call started nothing anew");
     assert!(serving.terminate().success());
     assert_eq!(processes_with(&mark), Vec::<u32>::new());
@@ -110,17 +112,103 @@ fn a_second_stdio_host_joins_the_first() {
     let serving = cli.serve(&[]);
     running(&cli, "fix");
     let child = cli.command(&["serve", "--stdio"]).stdin(Stdio::piped()).spawn().unwrap();
-    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
-        "capabilities": {}, "clientInfo": {"name": "second", "version": "1"}}});
-    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
-        "params": {"name": "fix_echo", "arguments": {"text": "joined"}}});
-    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    let done = finish(child, format!("{hello}\n{ready}\n{call}\n").as_bytes());
+    let [hello, call] = first_words();
+    let done = finish(child, format!("{hello}{call}").as_bytes());
     assert_eq!(done.code, 0, "{}", done.stderr);
     assert!(done.stdout.contains("joined"), "{}\n{}", done.stdout, done.stderr);
     let twice = cli.ends(1, &["serve"]);
     assert!(twice.stderr.contains("HOME_IN_USE"), "{}", twice.stderr);
     assert!(serving.terminate().success());
+}
+
+/// What a client says: the handshake, then a call.
+fn first_words() -> [String; 2] {
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+        "capabilities": {}, "clientInfo": {"name": "second", "version": "1"}}});
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "fix_echo", "arguments": {"text": "joined"}}});
+    [format!("{hello}\n{ready}\n"), format!("{call}\n")]
+}
+
+/// A process that joined, after its handshake.
+fn join(cli: &Cli) -> (std::process::Child, impl Iterator<Item = String> + use<>) {
+    let mut child = cli.command(&["serve", "--stdio"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let [hello, _] = first_words();
+    child.stdin.as_mut().unwrap().write_all(hello.as_bytes()).unwrap();
+    assert!(lines.next().unwrap().contains("serverInfo"));
+    (child, lines)
+}
+
+/// Closing one agent must not take the tools away from another that was started after it.
+#[test]
+fn the_first_host_stays_until_the_last_that_joined_has_ended() {
+    let cli = Cli::new();
+    cli.enable(&Fixture::normal("fix"));
+    let mut serving = cli.serve(&["--stdio"]);
+    running(&cli, "fix");
+    let (mut second, mut answers) = join(&cli);
+    let mut log = BufReader::new(serving.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    drop(serving.child.stdin.take());
+    assert!(log.any(|line| line.contains("staying for 1")), "it says why it stays");
+    let [_, call] = first_words();
+    second.stdin.as_mut().unwrap().write_all(call.as_bytes()).unwrap();
+    assert!(answers.next().unwrap().contains("joined"));
+    drop(second.stdin.take());
+    assert!(wait(&mut second).success());
+    assert!(wait(&mut serving.child).success());
+    gone(&cli.home().display().to_string());
+}
+
+/// A client that is restarted starts its server anew while the one before still ends its plugins.
+#[test]
+fn a_host_waits_for_the_one_before_to_end() {
+    let cli = Cli::new();
+    cli.enable(&Fixture::imported("deaf", &["ignores-term"]));
+    let serving = cli.serve(&[]);
+    running(&cli, "deaf");
+    signal(serving.pid(), rustix::process::Signal::TERM);
+    let deadline = Instant::now() + PATIENCE;
+    while cli.home().join("run/control.sock").exists() {
+        assert!(Instant::now() < deadline);
+    }
+    let next = cli.serve(&[]);
+    assert!(next.terminate().success());
+}
+
+/// An agent whose tools are gone must learn it as a failure, with words in its log.
+#[test]
+fn a_joined_session_says_when_its_host_ends() {
+    let cli = Cli::new();
+    let serving = cli.serve(&[]);
+    let (mut second, _answers) = join(&cli);
+    let input = second.stdin.take();
+    assert!(serving.terminate().success());
+    let done = finish(second, b"");
+    drop(input);
+    assert_eq!(done.code, 1, "{}", done.stderr);
+    assert!(done.stderr.contains("HOST_STOPPING"), "{}", done.stderr);
+}
+
+/// One interrupt ends a command that waits for a plugin, and the plugin with it.
+#[test]
+fn an_interrupt_breaks_off_a_start() {
+    let cli = Cli::new();
+    let id =
+        cli.approve(&Fixture::imported("mute", &["mute-initialize"]).backend("startup_timeout_seconds: 60").package());
+    let child = cli.command(&["enable", &id]).spawn().unwrap();
+    let mark = cli.home().display().to_string();
+    let deadline = Instant::now() + PATIENCE;
+    // The command itself, and what it started.
+    while processes_with(&mark).len() < 2 {
+        assert!(Instant::now() < deadline);
+    }
+    signal(child.id(), rustix::process::Signal::INT);
+    let done = finish(child, b"");
+    assert_eq!(done.code, 1, "{}", done.stderr);
+    assert!(done.stderr.contains("INTERRUPTED"), "{}", done.stderr);
+    gone(&mark);
 }
 
 /// The end of an MCP client's input ends the host it started, with exit code 0.
