@@ -8,7 +8,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use plugward_policy::{ApprovalSubject, Digest, Permission, SandboxLevel, ToolPin, is_secret_name, visible};
-use plugward_sandbox::UserPolicy;
 use plugward_store::{ApprovalRow, EventRow, PinRow};
 use serde_json::value::RawValue;
 
@@ -328,20 +327,15 @@ fn confinement_warnings(plan: &package::LaunchPlan) -> Vec<String> {
     let confinement = &plan.confinement;
     let access = &confinement.access.expanded;
     let everything = access.as_written().permissions().into_iter().map(Permission::Access).collect();
-    let mut warnings = Vec::new();
-    if let Err(error) = confinement.sandbox(&everything) {
-        warnings.push(format!("it will not start: {error}"));
+    let user = package::user_of(&confinement.plugin);
+    let kept = confinement.sandbox(&everything).and_then(|_| match confinement.level {
+        SandboxLevel::None => Ok(()),
+        _ => confinement.refuse_foreign(&everything, user),
+    });
+    match kept {
+        Ok(()) => Vec::new(),
+        Err(error) => vec![format!("it will not start: {error}")],
     }
-    let has_own_user = matches!(package::user_of(&confinement.plugin), UserPolicy::Drop { .. });
-    if has_own_user && confinement.level > SandboxLevel::None {
-        warnings.extend(access.files_write.values().map(|place| {
-            format!(
-                "plugward runs as root, so the files in {} will belong to a user of the plugin's own",
-                visible(place)
-            )
-        }));
-    }
-    warnings
 }
 
 /// Definitions kept from an offer, as pins.

@@ -59,6 +59,19 @@ pub(crate) enum ConfinementError {
         /// The place.
         place: String,
     },
+    /// A folder of somebody else, on a host that runs plugins as users of their own.
+    #[error(
+        "permission `{permission}` is about `{place}`, which belongs to another user than the one this plugin runs as; \
+         run plugward as an ordinary user, or give the folder to user {uid}"
+    )]
+    PlaceForeign {
+        /// The permission.
+        permission: AccessPermission,
+        /// The place.
+        place: String,
+        /// The plugin's user.
+        uid: u32,
+    },
 }
 
 impl Confinement {
@@ -100,6 +113,21 @@ impl Confinement {
             user: user_of(&self.plugin),
             ..SandboxSpec::new(level)
         }))
+    }
+
+    /// Refuses to hand a folder of the machine over to a plugin's own user: permission to write there is no permission
+    /// to take it away from whoever owns it.
+    pub(crate) fn refuse_foreign(&self, grants: &GrantSet, user: UserPolicy) -> Result<(), ConfinementError> {
+        let UserPolicy::Drop { uid, .. } = user else { return Ok(()) };
+        let access = self.access.expanded.granted(grants);
+        let is_foreign = |place: &String| fs::metadata(place).map_or(true, |found| found.uid() != uid);
+        match access.files_write.iter().find(|(_, place)| is_foreign(place)) {
+            Some((path, place)) => {
+                let permission = AccessPermission::FilesWrite(path.clone());
+                Err(ConfinementError::PlaceForeign { permission, place: shown(place), uid })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Gives the package to the plugin's own user, when it has one: programs such as git refuse files of somebody else.
@@ -237,6 +265,22 @@ mod tests {
         assert_eq!((spec.limits.memory_bytes, spec.limits.cpu_s), (Some(67_108_864), Some(9)));
         let spec = wanted.sandbox(&GrantSet::default()).unwrap().unwrap();
         assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 1, Network::Off));
+    }
+
+    // A host that runs as root must not take folders of the machine away from their owners.
+    #[test]
+    fn a_folder_of_somebody_else_is_not_handed_over() {
+        let (wanted, grants) = confinement("['fs.write:/tmp']", "{}");
+        let own = fs::metadata("/tmp").unwrap().uid();
+        let drop_to = |uid| UserPolicy::Drop { uid, gid: uid };
+        let text = wanted.refuse_foreign(&grants, drop_to(own + 1)).unwrap_err().to_string();
+        assert!(
+            text.starts_with("permission `fs.write:/tmp` is about `/tmp`, which belongs to another user"),
+            "{text}"
+        );
+        assert!(wanted.refuse_foreign(&grants, drop_to(own)).is_ok());
+        assert!(wanted.refuse_foreign(&GrantSet::default(), drop_to(own + 1)).is_ok());
+        assert!(wanted.refuse_foreign(&grants, UserPolicy::Same).is_ok());
     }
 
     // Requirement 146: what cannot be enforced is an error and never something weaker.

@@ -18,7 +18,7 @@ use super::Plugin;
 use crate::config::Environment;
 use crate::error::{ErrorCode, HostError};
 use crate::host::Inner;
-use crate::package::LaunchPlan;
+use crate::package::{ConfinementError, LaunchPlan};
 use crate::views::LogOrigin;
 
 /// How to run a plugin that cannot be sandboxed here, for somebody who wants that.
@@ -71,13 +71,15 @@ pub(super) fn spawn(
         return unconfined(inner, plugin, &plan.launch_spec(generation), CONTAINER.to_owned());
     }
     let grants = plugin.grants.read().unwrap_or_else(PoisonError::into_inner).clone();
-    let sandbox = plan.confinement.sandbox(&grants).map_err(|error| {
+    let cannot_be_kept = |error: ConfinementError| {
         let message = format!("plugin `{}` cannot be started: {error}", plugin.id);
         HostError::new(ErrorCode::PluginHostStartFailed, message).permanent()
-    })?;
+    };
+    let sandbox = plan.confinement.sandbox(&grants).map_err(cannot_be_kept)?;
     let Some(sandbox) = sandbox else {
         return Err(HostError::internal("making the sandbox of a plugin that asks for one"));
     };
+    plan.confinement.refuse_foreign(&grants, sandbox.user).map_err(cannot_be_kept)?;
     plan.confinement.hand_over_package(sandbox.user).map_err(|error| {
         let message = format!("package of plugin `{}` cannot be given to the plugin's own user: {error}", plugin.id);
         HostError::new(ErrorCode::PluginHostStartFailed, message)

