@@ -51,7 +51,7 @@ pub(super) fn start(
         UserPolicy::Drop { .. } => ProcessCount::Own { overhead: 0 },
         UserPolicy::Same => ProcessCount::Shared,
     };
-    let mut confinement = Confinement::prepare(sandbox, false, count, layers).with_user(sandbox.user);
+    let mut confinement = Confinement::prepare(sandbox, count, layers).with_user(sandbox.user);
     if sandbox.level == Level::Partial {
         confinement = with_rules(confinement, spec, sandbox, layers)?;
     }

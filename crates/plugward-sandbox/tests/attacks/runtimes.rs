@@ -201,6 +201,11 @@ pub(crate) fn open_network_is_open() {
         let mut spec = world.attack(level, "connect-abstract", &[&world.abstract_name]);
         spec.sandbox.as_mut().unwrap().network = Network::Open;
         assert_eq!(finish(launcher().spawn(&spec).unwrap()).stdout.trim(), libc::EPERM.to_string(), "{level}");
+        // Nor those with a path, which would act for the plugin outside of its sandbox.
+        let mut spec = world.attack(level, "connect-unix", &[&world.path("home/socket")]);
+        spec.sandbox.as_mut().unwrap().network = Network::Open;
+        let refused = finish(launcher().spawn(&spec).unwrap()).stdout;
+        assert!(refused.trim().parse::<i32>().is_ok(), "{level}: {refused}");
     }
 }
 

@@ -38,10 +38,9 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// Prepares limits, capabilities and filter for a sandbox; `own_files` tells whether the process has a file tree of
-    /// its own.
-    pub(super) fn prepare(spec: &SandboxSpec, own_files: bool, count: ProcessCount, layers: Layers) -> Self {
-        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, own_files));
+    /// Prepares limits, capabilities and filter for a sandbox.
+    pub(super) fn prepare(spec: &SandboxSpec, count: ProcessCount, layers: Layers) -> Self {
+        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, spec.level));
         let applied = Applied::default()
             .with_if(filter.is_some(), Applied::SECCOMP)
             .with_if(filter.is_some() && spec.network != Network::Open, Applied::NO_SOCKETS);

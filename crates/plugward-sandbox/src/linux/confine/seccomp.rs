@@ -6,7 +6,7 @@
 use std::io;
 
 use super::bpf::{Program, Rule, Unless};
-use crate::Network;
+use crate::{Level, Network};
 
 /// Highest call number this list was written against (Linux 6.17). Newer ones do not exist for a plugin, as on an
 /// older kernel; run times fall back.
@@ -202,14 +202,30 @@ const NETWORK_SOCKET: Rule = Rule {
     errno: libc::EPERM,
 };
 
-/// The filter of a plugin. `own_files` tells whether it has a file tree of its own.
-pub(super) fn program(network: &Network, own_files: bool) -> Program {
+/// As above without Unix sockets. Older versions of Landlock do not see a connection by path, so at level `partial` the
+/// user's message bus, or plugward's own control socket, would do what the plugin must not.
+const NETWORK_SOCKET_WITHOUT_UNIX: Rule = Rule {
+    number: libc::SYS_socket,
+    unless: Unless::AnyOf(&[
+        &[(0, libc::AF_INET as u32)],
+        &[(0, libc::AF_INET6 as u32)],
+        &[(0, libc::AF_NETLINK as u32), (2, libc::NETLINK_ROUTE as u32)],
+    ]),
+    errno: libc::EPERM,
+};
+
+/// The filter of a plugin. Only level `full` has a file tree of its own.
+pub(super) fn program(network: &Network, level: Level) -> Program {
     let never = |numbers: &[i64]| -> Vec<Rule> {
         numbers.iter().map(|number| Rule { number: *number, unless: Unless::Never, errno: libc::EPERM }).collect()
     };
     let mut rules = [never(FORBIDDEN), never(FORBIDDEN_HERE), CONDITIONAL.to_vec()].concat();
-    rules.push(if *network == Network::Open { NETWORK_SOCKET } else { NO_SOCKET });
-    if !own_files {
+    rules.push(match (network, level) {
+        (Network::Open, Level::Partial) => NETWORK_SOCKET_WITHOUT_UNIX,
+        (Network::Open, _) => NETWORK_SOCKET,
+        _ => NO_SOCKET,
+    });
+    if level != Level::Full {
         rules.extend([never(METADATA), never(METADATA_HERE)].concat());
         // Times of an open file may be set, which its owner's own programs do after writing it.
         rules.push(Rule { number: libc::SYS_utimensat, unless: Unless::Null { argument: 1 }, errno: libc::EPERM });
@@ -245,7 +261,7 @@ mod tests {
     const DENIED: Action = Action::Errno(libc::EPERM as u16);
 
     fn off() -> Program {
-        program(&Network::Off, true)
+        program(&Network::Off, Level::Full)
     }
 
     /// Two rules for one call would make the second one dead without anybody noticing.
@@ -256,7 +272,7 @@ mod tests {
         let distinct: BTreeSet<&i64> = numbers.iter().collect();
         assert_eq!(distinct.len(), numbers.len());
         assert!(numbers.iter().all(|number| *number <= i64::from(LAST_KNOWN)));
-        assert!(program(&Network::Off, false).instructions().len() < 4096, "the kernel's limit");
+        assert!(program(&Network::Off, Level::Partial).instructions().len() < 4096, "the kernel's limit");
     }
 
     // Requirement 87: a forbidden call is refused, wherever it stands in the list.
@@ -294,11 +310,14 @@ mod tests {
     // Requirement 91: off means no family; open means the families of the network and nothing else.
     #[test]
     fn socket_families() {
-        let open = program(&Network::Open, true);
+        let open = program(&Network::Open, Level::Full);
+        let shared = program(&Network::Open, Level::Partial);
         for family in 0..64 {
             assert_eq!(run(&off(), Call::new(libc::SYS_socket, &[family, 1, 0])), DENIED);
             let expected = if matches!(family, 1 | 2 | 10 | 16) { Action::Allow } else { DENIED };
             assert_eq!(run(&open, Call::new(libc::SYS_socket, &[family, 1, 0])), expected, "family {family}");
+            let expected = if family == 1 { DENIED } else { expected };
+            assert_eq!(run(&shared, Call::new(libc::SYS_socket, &[family, 1, 0])), expected, "family {family}");
             let pair = run(&off(), Call::new(libc::SYS_socketpair, &[family, 1, 0]));
             assert_eq!(pair, if family == 1 { Action::Allow } else { DENIED });
         }
@@ -308,7 +327,7 @@ mod tests {
     /// What Landlock does not see has to be closed where there is no file tree of its own, and only there.
     #[test]
     fn metadata_is_closed_without_a_file_tree_of_its_own() {
-        let shared = program(&Network::Off, false);
+        let shared = program(&Network::Off, Level::Partial);
         for number in METADATA.iter().chain(METADATA_HERE) {
             assert_eq!(run(&shared, Call::new(*number, &[])), DENIED, "call {number}");
             assert_eq!(run(&off(), Call::new(*number, &[])), Action::Allow, "call {number}");

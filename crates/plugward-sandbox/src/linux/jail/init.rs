@@ -130,7 +130,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
 /// What the plugin puts on itself, with rules for the new tree.
 fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Result<Confinement, Failure> {
     // This process counts in the namespace too.
-    let confinement = Confinement::prepare(sandbox, true, ProcessCount::Own { overhead: 1 }, layers);
+    let confinement = Confinement::prepare(sandbox, ProcessCount::Own { overhead: 1 }, layers);
     if !layers.has(Layers::LANDLOCK) {
         return Ok(confinement);
     }
