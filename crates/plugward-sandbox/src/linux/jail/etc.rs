@@ -1,7 +1,7 @@
 //! The few system files a program expects to find, made up for each plugin.
 //!
-//! Owns their content: one user, one host name, no name server. Refuses showing the machine's own accounts, names and
-//! resolvers, which would tell a plugin where it is.
+//! Owns their content: one user, one host name, and the machine's name servers only where the network is open. Refuses
+//! showing the machine's own accounts and names, which would tell a plugin where it is.
 
 use std::{
     ffi::OsStr,
@@ -10,11 +10,24 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
+use crate::Network;
+
 /// The host name inside.
 pub(super) const HOST_NAME: &str = "plugin";
 
 /// Largest description of a time zone that is copied; real ones are below 4 KiB.
 const MAX_TIME_ZONE_BYTES: u64 = 64 * 1024;
+
+/// Largest list of name servers that is copied; libraries read three of them.
+const MAX_RESOLVER_BYTES: u64 = 64 * 1024;
+
+/// What of the machine's own files is copied.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Copied {
+    time_zone: Option<Vec<u8>>,
+    /// Where names are looked up; empty where there is no network to ask.
+    resolver: Vec<u8>,
+}
 
 /// The user as it is seen inside.
 #[derive(Debug, Clone)]
@@ -25,7 +38,7 @@ pub(super) struct Identity<'a> {
 }
 
 /// Names and content of the files in `/etc`.
-pub(super) fn files(identity: &Identity<'_>, time_zone: Option<Vec<u8>>) -> Vec<(&'static str, Vec<u8>)> {
+pub(super) fn files(identity: &Identity<'_>, copied: Copied) -> Vec<(&'static str, Vec<u8>)> {
     let Identity { uid, gid, home } = identity;
     // A home with a separator in it would add fields or lines to the file.
     let home = if home.as_bytes().iter().any(|byte| matches!(byte, b':' | b'\n')) { b"/tmp" } else { home.as_bytes() };
@@ -36,20 +49,27 @@ pub(super) fn files(identity: &Identity<'_>, time_zone: Option<Vec<u8>>) -> Vec<
         ("hosts", format!("127.0.0.1 localhost {HOST_NAME}\n::1 localhost\n").into_bytes()),
         ("hostname", format!("{HOST_NAME}\n").into_bytes()),
         ("nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files dns\n".to_vec()),
-        ("resolv.conf", Vec::new()),
+        ("resolv.conf", copied.resolver),
     ];
-    files.extend(time_zone.map(|content| ("localtime", content)));
+    files.extend(copied.time_zone.map(|content| ("localtime", content)));
     files
 }
 
-/// The machine's time zone, so that times a plugin prints are the user's. Without one, times are in UTC.
-pub(super) fn time_zone() -> Option<Vec<u8>> {
-    let mut content = Vec::new();
-    let read = |content: &mut Vec<u8>| -> io::Result<usize> {
-        File::open("/etc/localtime")?.take(MAX_TIME_ZONE_BYTES).read_to_end(content)
+/// Reads what is copied: the time zone, so that times a plugin prints are the user's (in UTC without one), and the name
+/// servers if the network is open, without which its programs could connect to numbers only.
+pub(super) fn copied(network: &Network) -> Copied {
+    let time_zone = start_of("/etc/localtime", MAX_TIME_ZONE_BYTES).ok().filter(|zone| zone.starts_with(b"TZif"));
+    let resolver = match network {
+        Network::Open => start_of("/etc/resolv.conf", MAX_RESOLVER_BYTES).unwrap_or_default(),
+        _ => Vec::new(),
     };
-    read(&mut content).ok()?;
-    content.starts_with(b"TZif").then_some(content)
+    Copied { time_zone, resolver }
+}
+
+fn start_of(path: &str, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(path)?.take(limit_bytes).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 #[cfg(test)]
@@ -61,9 +81,16 @@ mod tests {
     fn the_only_account_is_the_plugins() {
         let passwd = |home: &str| {
             let identity = Identity { uid: 1500, gid: 1600, home: OsStr::new(home) };
-            String::from_utf8(files(&identity, None).remove(0).1).unwrap()
+            String::from_utf8(files(&identity, Copied::default()).remove(0).1).unwrap()
         };
         assert_eq!(passwd("/srv/home"), "plugin:x:1500:1600:plugin:/srv/home:/bin/sh\n");
         assert_eq!(passwd("/x:/bin/sh\nroot:x:0"), "plugin:x:1500:1600:plugin:/tmp:/bin/sh\n");
+    }
+    /// With the network open, `getaddrinfo` needs a server to ask; without, nobody learns which ones the machine has.
+    #[test]
+    fn name_servers_are_there_with_the_network_only() {
+        assert!(copied(&Network::Off).resolver.is_empty());
+        let machine = std::fs::read("/etc/resolv.conf").unwrap_or_default();
+        assert_eq!(copied(&Network::Open).resolver, machine);
     }
 }

@@ -21,9 +21,9 @@ use rustix::{
     process::{fchdir, pivot_root},
 };
 
-use super::etc::{self, Identity};
+use super::etc::{self, Copied, Identity};
 use crate::{
-    SandboxSpec,
+    Network, SandboxSpec,
     linux::{
         confine::Access,
         failure::{Failure, Step},
@@ -58,11 +58,11 @@ pub(super) const OWN_PLACES: [(&str, Access); 4] =
 pub(super) struct Prepared {
     pub(super) sources: Sources,
     devices: Vec<(&'static str, OwnedFd)>,
-    time_zone: Option<Vec<u8>>,
+    copied: Copied,
 }
 
 impl Prepared {
-    pub(super) fn open(sources: Sources) -> Result<Self, Failure> {
+    pub(super) fn open(sources: Sources, network: &Network) -> Result<Self, Failure> {
         let mut devices = Vec::new();
         for (name, major, minor) in DEVICES {
             let path = Path::new("/dev").join(name);
@@ -76,7 +76,7 @@ impl Prepared {
             }
             devices.push((name, device));
         }
-        Ok(Self { sources, devices, time_zone: etc::time_zone() })
+        Ok(Self { sources, devices, copied: etc::copied(network) })
     }
 }
 
@@ -154,7 +154,7 @@ fn make_devices(root: BorrowedFd<'_>, prepared: &Prepared, sandbox: &SandboxSpec
 
 fn make_etc(root: BorrowedFd<'_>, prepared: &Prepared, identity: &Identity<'_>) -> std::io::Result<()> {
     let folder = folder_at(root, Path::new("/etc"))?;
-    for (name, content) in etc::files(identity, prepared.time_zone.clone()) {
+    for (name, content) in etc::files(identity, prepared.copied.clone()) {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut file = File::from(openat(&folder, name, flags, Mode::from_raw_mode(0o644))?);
         // The mask of the host may be stricter than what every user of the tree needs.

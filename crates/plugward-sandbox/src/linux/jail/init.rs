@@ -90,7 +90,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
     let _unnamed = set_name(PROCESS_NAME);
     fs::write("/proc/self/oom_score_adj", OOM_SCORE).map_err(Failure::at(Step::OutOfMemory))?;
     // Opened by the launcher's user, whose files they are.
-    let prepared = Prepared::open(Sources::open(spec, sandbox)?)?;
+    let prepared = Prepared::open(Sources::open(spec, sandbox)?, &sandbox.network)?;
     if let Some((uid, gid)) = target {
         confine::become_user(uid, gid)?;
     }
