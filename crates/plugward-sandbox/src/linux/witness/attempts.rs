@@ -62,6 +62,11 @@ impl Attempts {
         if scoped {
             attempts.push(("reach a Unix socket without a path", self.connect_unnamed()));
         }
+        if self.level >= Level::Partial && self.network != Network::Off {
+            // An open network is no way to the services of this machine that act for their user.
+            let named = connect_unix(SocketAddrUnix::new(self.folder.join("socket")));
+            attempts.push(("reach a Unix socket by its path", named));
+        }
         if self.level == Level::Full {
             attempts.extend(self.own_view());
         }
