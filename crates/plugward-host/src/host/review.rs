@@ -152,7 +152,8 @@ impl Inner {
             access: subject.access.describe(self.environment.get("HOME").and_then(OsStr::to_str)),
             shared: plan.confinement.shared_paths(),
             minimum_level: manifest.min_sandbox_level.as_str().to_owned(),
-            isolation: isolation(self.config.environment, manifest.min_sandbox_level).to_owned(),
+            isolation: isolation(self.config.environment, manifest.min_sandbox_level, plan.container.is_some())
+                .to_owned(),
             tools: review_tools(plugin, offer),
             warnings,
             changes,
@@ -293,8 +294,15 @@ impl Inner {
 }
 
 /// The honest word on isolation (requirement 69): what a start will do. What is in force is told while it runs.
-fn isolation(environment: Environment, wanted: SandboxLevel) -> &'static str {
+fn isolation(environment: Environment, wanted: SandboxLevel, starts_container: bool) -> &'static str {
     match (wanted, environment) {
+        (_, Environment::Production) if starts_container => {
+            "none: it starts a container, whose engine cannot be reached from inside a sandbox. It will not be started \
+             while environment = production"
+        }
+        (_, Environment::Development) if starts_container => {
+            "none: it starts a container, and the command that does so has all your rights (environment = development)"
+        }
         (SandboxLevel::None | SandboxLevel::Limited, Environment::Production) => {
             "none worth the name is asked for: it will not be started while environment = production"
         }

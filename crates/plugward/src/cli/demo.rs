@@ -85,8 +85,8 @@ struct Demo<'a> {
 impl Demo<'_> {
     async fn play(&mut self, folder: &Path, package: &Path) -> Result<(), Failure> {
         self.say(&format!("{} in a temporary home, {}", strong("plugward demo"), folder.display()));
-        self.say("environment = development, for this demo only: the plugin runs without a sandbox. It is part of");
-        self.say("this program. In production nothing runs unless it is confined.");
+        self.say("environment = development, for this demo only: where this machine cannot hold a sandbox,");
+        self.say("the plugin, which is part of this program, runs without one. In production it would not start.");
         self.step("plugward install ./mcp-fixture", "copy the plugin in; nothing of it runs");
         let source = package.to_owned();
         let plugin = plugins::plugin(self.link.run(Operation::Install { source, id: None }).await?)?;

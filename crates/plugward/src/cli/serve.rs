@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use plugward_host::{Environment, ErrorCode, Host, HostError};
+use plugward_host::{ErrorCode, Host, HostError};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -99,9 +99,6 @@ fn announce(context: &Context, listening: Option<SocketAddr>) {
     if let Some(address) = listening {
         let token = api::Token::path(home);
         tracing::info!("Host API on http://{address}, its token is in {}", token.display());
-    }
-    if context.settings.environment == Environment::Production {
-        tracing::warn!("environment is production, and this version has no sandbox yet: no plugin will start");
     }
 }
 
