@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::resolve::search_folders;
@@ -57,7 +58,12 @@ pub(super) fn runtime_paths(
             // It is there already; what interprets it may not be.
             continue;
         }
-        found.add_venv(&path);
+        // The name may come from the first line of a script in the package. Without this look, that line could name a key
+        // or a folder of the user's, and it would be shown as if it were an interpreter.
+        if !is_program(&file) {
+            break;
+        }
+        found.add_venv(&path, package_dir);
         if is_shared(&path) && is_shared(&file) {
             continue;
         }
@@ -89,12 +95,15 @@ impl Found<'_> {
     }
 
     /// The virtual environment of Python that `program` lies in, if any, with the interpreter it was made from.
-    fn add_venv(&mut self, program: &Path) {
+    fn add_venv(&mut self, program: &Path, package_dir: &Path) {
         let Some(folder) = program.parent().and_then(Path::parent) else { return };
         let Some(settings) = read_start(&folder.join("pyvenv.cfg"), MAX_VENV_BYTES) else { return };
         let settings = String::from_utf8_lossy(&settings).into_owned();
-        self.add(folder.join("pyvenv.cfg"));
-        CODE_FOLDERS.iter().for_each(|name| self.add(folder.join(name)));
+        // One in the package is there already, and a link in it leads wherever its author likes.
+        if !folder.canonicalize().is_ok_and(|real| real.starts_with(package_dir)) {
+            self.add(folder.join("pyvenv.cfg"));
+            CODE_FOLDERS.iter().for_each(|name| self.add(folder.join(name)));
+        }
         let home = settings.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| key.trim() == "home");
         let Some(bin) = home.map(|(_, value)| PathBuf::from(value.trim())).filter(|bin| bin.is_absolute()) else {
             return;
@@ -120,6 +129,11 @@ impl Found<'_> {
             CODE_FOLDERS.iter().for_each(|name| self.add(prefix.join(name)));
         }
     }
+}
+
+/// Whether `file` is one that can be executed, which keys, settings and folders are not.
+fn is_program(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Whether `prefix` is the place of Python or Node.js itself, and not just a folder with a `bin`.
@@ -161,7 +175,7 @@ fn read_start(path: &Path, limit_bytes: u64) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -251,6 +265,31 @@ mod tests {
         for wanted in ["venv/bin", "venv/lib", "venv/pyvenv.cfg", "opt/python/bin", "opt/python/lib"] {
             assert!(shared.iter().any(|path| path == wanted), "{wanted} is not among {shared:?}");
         }
+    }
+
+    /// Threat: a package whose script names a key as its interpreter, or whose virtual environment is a link to keys.
+    #[test]
+    fn a_package_cannot_have_private_files_shown_as_its_interpreter() {
+        let machine = Machine::new();
+        let key = machine.root.join("home/.local/share/keyrings/key");
+        fs::write(&key, "secret").unwrap();
+        let keys = key.parent().unwrap();
+        for line in [
+            format!("#!/usr/bin/env -S -u {} true\n", key.display()),
+            format!("#!{}\n", key.display()),
+            format!("#!{}\n", keys.display()),
+        ] {
+            let script = machine.program("package/run", &line);
+            assert_eq!(machine.shared(&script, "/usr/bin"), [""; 0], "{line}");
+        }
+        let python = machine.program("opt/tool", "\x7fELF");
+        fs::create_dir_all(machine.root.join("package/venv/bin")).unwrap();
+        fs::write(machine.root.join("package/venv/pyvenv.cfg"), "").unwrap();
+        symlink(keys, machine.root.join("package/venv/lib")).unwrap();
+        symlink(&python, machine.root.join("package/venv/bin/python")).unwrap();
+        let script = machine.program("package/run", "#!/usr/bin/env python\n");
+        let bin = machine.root.join("package/venv/bin");
+        assert_eq!(machine.shared(&script, bin.to_str().unwrap()), ["package/venv/bin/python"]);
     }
 
     /// A `pyvenv.cfg` in the user's home would otherwise make the home a virtual environment; its key folders stay out.
