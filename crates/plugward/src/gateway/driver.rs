@@ -135,7 +135,7 @@ impl Driver {
         let (notes_in, notes_out) = mpsc::channel(MAX_WAITING_NOTES);
         Self {
             connection: Connection::new(limits.connection.clone()),
-            caller: initialize::caller(options.label.as_deref()),
+            caller: initialize::caller(None),
             phase: Phase::Serving,
             tasks: JoinSet::new(),
             work: HashMap::new(),
@@ -295,7 +295,7 @@ impl Driver {
         while let Some(event) = self.connection.poll_event() {
             match event {
                 Event::Initialize { id, client, .. } => {
-                    let name = self.options.label.as_deref().or(client.as_ref().map(|client| client.name.as_str()));
+                    let name = client.as_ref().map(|client| client.name.as_str());
                     self.caller = initialize::caller(name);
                     let version = self.connection.accept_handshake(Instant::now(), &id, &initialize::hello(&self.host));
                     let version = version.map_or("none", |version| version.as_str());

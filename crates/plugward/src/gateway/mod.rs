@@ -34,15 +34,13 @@ pub(crate) const FIRST_LIST_WAIT: Duration = Duration::from_secs(2);
 /// Options of one MCP session.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// Name of the client in traces and decisions, in place of the one it gives itself.
-    pub(crate) label: Option<String>,
     /// How long the first `tools/list` waits for plugins that are starting.
     pub(crate) first_list_wait: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { label: None, first_list_wait: FIRST_LIST_WAIT }
+        Self { first_list_wait: FIRST_LIST_WAIT }
     }
 }
 
