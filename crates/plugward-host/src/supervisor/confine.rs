@@ -7,7 +7,7 @@
 //! | `none` | not at all | without, and said so |
 //!
 //! Owns this table. Refuses to guess whether a machine could enforce a level: it is tried, and a probe under the same
-//! rules confirms it before the plugin runs.
+//! rules confirms it before the plugin runs. A probe that got out stops the start in every environment.
 
 use std::sync::{Arc, PoisonError};
 
@@ -87,13 +87,18 @@ pub(super) fn spawn(
     match inner.config.launcher.spawn(&plan.sandboxed_spec(generation, sandbox)) {
         Ok(spawned) => Ok(Confined { spawned, unconfined: None }),
         Err(error) if !is_level_missing(&error) => Err(start_failed(plugin, plan, &error)),
-        Err(error) if inner.config.environment == Environment::Development => {
+        Err(error) if inner.config.environment == Environment::Development && !is_broken(&error) => {
             unconfined(inner, plugin, &plan.launch_spec(generation), error.to_string())
         }
         Err(error) => {
             let message = format!("plugin `{}` asks for sandbox level `{level}`: {error}", plugin.id);
-            Err(HostError::new(ErrorCode::McpSandboxRequired, message)
-                .with_hint(format!("`plugward doctor` tells what is missing here; {DEVELOPMENT_HINT}")))
+            let hint = if is_broken(&error) {
+                "`plugward doctor` tries each level; a sandbox that lets something out is no reason to run without one"
+                    .to_owned()
+            } else {
+                format!("`plugward doctor` tells what is missing here; {DEVELOPMENT_HINT}")
+            };
+            Err(HostError::new(ErrorCode::McpSandboxRequired, message).with_hint(hint))
         }
     }
 }
@@ -120,6 +125,12 @@ fn is_level_missing(error: &SpawnError) -> bool {
     error.step() == SpawnStep::Sandbox && !about_a_path && !error.is_transient()
 }
 
+/// Whether the probe got out: the layers were there and did not hold. Something is wrong with this machine or with the
+/// rules, so the plugin does not start in any environment.
+fn is_broken(error: &SpawnError) -> bool {
+    matches!(error, SpawnError::NotHeld { .. })
+}
+
 fn start_failed(plugin: &Plugin, plan: &LaunchPlan, error: &SpawnError) -> HostError {
     let message = format!("plugin `{}` cannot be started: {error}", plugin.id);
     let host_error = HostError::new(ErrorCode::PluginHostStartFailed, message);
@@ -133,5 +144,21 @@ fn start_failed(plugin: &Plugin, plan: &LaunchPlan, error: &SpawnError) -> HostE
             host_error.with_hint(format!("inside its sandbox it finds its package and, of this machine: {shared}"))
         }
         _ => host_error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plugward_sandbox::Level;
+
+    use super::*;
+
+    // Requirement 146: a level that did not hold is a fault, not a machine that lacks something.
+    #[test]
+    fn a_sandbox_that_let_something_out_is_not_one_that_is_missing() {
+        let escaped = SpawnError::NotHeld { level: Level::Full, escapes: "read a file outside".to_owned() };
+        assert!(is_broken(&escaped) && is_level_missing(&escaped));
+        let lost = SpawnError::LauncherLost { status: "signal 9".to_owned() };
+        assert!(!is_broken(&lost) && !is_level_missing(&lost));
     }
 }
