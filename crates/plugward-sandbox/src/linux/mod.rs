@@ -25,5 +25,5 @@ pub(crate) use confine::landlock_version;
 #[cfg(feature = "mutation")]
 pub use launch::launcher_main_without;
 pub use launch::{launcher_main, launcher_main_if_requested};
-pub use process::PluginProcess;
+pub use process::{Listeners, PluginProcess};
 pub use spawn::{Launcher, Spawned};
