@@ -122,7 +122,7 @@ impl LaunchSpec {
     fn size_bytes(&self) -> usize {
         let sandbox = self.sandbox.iter();
         let paths =
-            sandbox.flat_map(|sandbox| sandbox.readable().chain(sandbox.read_write.iter().map(PathBuf::as_path)));
+            sandbox.flat_map(|sandbox| sandbox.readable().chain(sandbox.writable()).chain(alias_paths(sandbox)));
         let strings = [self.executable.as_os_str(), self.cwd.as_os_str()]
             .into_iter()
             .chain(paths.map(Path::as_os_str))
@@ -130,6 +130,10 @@ impl LaunchSpec {
             .chain(self.env.iter().flat_map(|(name, value)| [name.as_os_str(), value.as_os_str()]));
         strings.map(|string| string.len().saturating_add(size_of::<u32>())).fold(FIXED_BYTES, usize::saturating_add)
     }
+}
+
+fn alias_paths(sandbox: &SandboxSpec) -> impl Iterator<Item = &Path> {
+    sandbox.aliases.iter().flat_map(|alias| [alias.name.as_path(), alias.place.as_path()])
 }
 
 fn invalid(field: &'static str, reason: String) -> SpawnError {

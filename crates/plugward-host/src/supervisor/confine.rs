@@ -80,10 +80,6 @@ pub(super) fn spawn(
         return Err(HostError::internal("making the sandbox of a plugin that asks for one"));
     };
     plan.confinement.refuse_foreign(&grants, sandbox.user).map_err(cannot_be_kept)?;
-    plan.confinement.hand_over_package(sandbox.user).map_err(|error| {
-        let message = format!("package of plugin `{}` cannot be given to the plugin's own user: {error}", plugin.id);
-        HostError::new(ErrorCode::PluginHostStartFailed, message)
-    })?;
     match inner.config.launcher.spawn(&plan.sandboxed_spec(generation, sandbox)) {
         Ok(spawned) => Ok(Confined { spawned, unconfined: None }),
         Err(error) if !is_level_missing(&error) => Err(start_failed(plugin, plan, &error)),

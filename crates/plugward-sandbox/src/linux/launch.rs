@@ -210,13 +210,17 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the
-/// plugin's writable folders and pipes. Only root can do that.
+/// plugin's home, its package where that is read-only to it, and its pipes. Only root can do that.
 fn settle_user(sandbox: &SandboxSpec, stdio: &[OwnedFd]) -> Result<(), Failure> {
     match (confine::target(sandbox.user), geteuid().is_root()) {
         (None, false) => Ok(()),
         (Some((uid, gid)), true) => {
-            for (position, path) in sandbox.read_write.iter().enumerate() {
-                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Ownership, position))?;
+            let package = sandbox.package_dir.iter().filter(|_| sandbox.level == Level::Full);
+            for path in package {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Granted, 0))?;
+            }
+            if let Some(path) = &sandbox.home_dir {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Writable, 0))?;
             }
             // Programs open `/dev/stdout` and the like, which asks for the owner of the pipe.
             for pipe in stdio {

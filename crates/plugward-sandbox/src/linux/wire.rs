@@ -184,7 +184,7 @@ fn take_string(rest: &mut &[u8]) -> Result<OsString, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Level, Network, SandboxSpec, UserPolicy};
+    use crate::{Alias, Level, Network, SandboxSpec, UserPolicy};
 
     fn spec() -> LaunchSpec {
         LaunchSpec {
@@ -196,6 +196,9 @@ mod tests {
             sandbox: Some(SandboxSpec {
                 package_dir: Some("/srv/package".into()),
                 read_only: vec!["/usr".into(), OsString::from_vec(vec![b'/', 0xfe]).into()],
+                granted: vec!["/srv/notes".into()],
+                aliases: vec![Alias { name: "/notes".into(), place: "/srv/notes".into() }],
+                home_dir: Some("/srv/home".into()),
                 read_write: vec!["/srv/data".into()],
                 certificates: true,
                 network: Network::Open,

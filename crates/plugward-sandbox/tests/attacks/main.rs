@@ -42,6 +42,8 @@ const TESTS: &[Test] = tests![
     levels::report_says_what_is_in_force,
     levels::what_cannot_be_enforced_does_not_start,
     levels::errors_name_the_path_and_the_fix,
+    levels::what_was_looked_at_is_what_is_opened,
+    levels::only_the_home_changes_its_owner,
     levels::partial_refuses_folders_within_each_other,
     levels::root_needs_a_user_for_the_plugin,
     levels::covered_proc_is_reported,

@@ -56,6 +56,13 @@ pub(crate) fn plugin_user() -> UserPolicy {
     if is_root() { UserPolicy::Drop { uid: PLUGIN_UID, gid: PLUGIN_UID } } else { UserPolicy::Same }
 }
 
+/// Makes the plugin's user the owner, where it has one of its own.
+pub(crate) fn give_to_plugin(path: &Path) {
+    if let UserPolicy::Drop { uid, gid } = plugin_user() {
+        std::os::unix::fs::chown(path, Some(uid), Some(gid)).unwrap();
+    }
+}
+
 fn open_to_all(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
@@ -113,7 +120,7 @@ impl World {
         SandboxSpec {
             package_dir: Some(self.root.join("package")),
             read_only: system_paths(),
-            read_write: vec![self.root.join("data")],
+            home_dir: Some(self.root.join("data")),
             user: plugin_user(),
             ..SandboxSpec::new(level)
         }

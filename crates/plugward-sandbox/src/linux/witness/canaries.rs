@@ -105,10 +105,7 @@ impl Drop for Canaries {
 fn make_folder(sandbox: &SandboxSpec) -> io::Result<PathBuf> {
     let granted = |place: &Path| {
         sandbox.level != Level::Limited
-            && sandbox
-                .readable()
-                .chain(sandbox.read_write.iter().map(PathBuf::as_path))
-                .any(|path| place.starts_with(path))
+            && sandbox.readable().chain(sandbox.writable()).any(|path| place.starts_with(path))
     };
     let own = PathBuf::from(format!("/run/user/{}", getuid().as_raw()));
     let mut last = io::Error::from_raw_os_error(libc::ENOENT);
