@@ -73,10 +73,10 @@ pub use sandbox::{
 };
 pub use spec::{LaunchSpec, StopGrace};
 
-#[cfg(all(target_os = "linux", feature = "mutation"))]
-pub use linux::launcher_main_without;
 #[cfg(target_os = "linux")]
 pub use linux::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+#[cfg(all(target_os = "linux", feature = "mutation"))]
+pub use linux::{launcher_main_with_landlock, launcher_main_without};
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 

@@ -75,6 +75,13 @@ pub fn launcher_main_without(layer: &str) -> ! {
     }
 }
 
+/// As [`launcher_main`], on a kernel whose Landlock is taken to be no newer than `abi`: for tests of older machines.
+#[cfg(feature = "mutation")]
+pub fn launcher_main_with_landlock(abi: u8) -> ! {
+    confine::cap_abi(abi);
+    exit(run(Layers::ALL))
+}
+
 fn run(layers: Layers) -> i32 {
     if socket_type(stdin()) != Ok(SocketType::STREAM) {
         let text = format!("plugward: `{LAUNCH_ARGUMENT}` is for plugward's own use; run `plugward help`\n");

@@ -7,11 +7,11 @@ use std::{
 };
 
 use plugward_sandbox::{
-    Alias, DiskControl, FileControl, LaunchSpec, Level, MemoryControl, Network, NetworkControl, ProcessControl,
-    SandboxSpec, SpawnError, SpawnStep, StopGrace, TreeControl, UserControl, UserPolicy, system_paths,
+    Alias, DiskControl, FileControl, LaunchSpec, Launcher, Level, MemoryControl, Network, NetworkControl,
+    ProcessControl, SandboxSpec, SpawnError, SpawnStep, StopGrace, TreeControl, UserControl, UserPolicy, system_paths,
 };
 
-use crate::world::{World, finish, give_to_plugin, is_root, launcher};
+use crate::world::{World, finish, give_to_plugin, is_root, launcher, launcher_with_landlock};
 
 // Requirements 69 and 146: a console shows these fields, so they have to be what the kernel enforces.
 pub(crate) fn report_says_what_is_in_force() {
@@ -152,6 +152,29 @@ pub(crate) fn only_the_home_changes_its_owner() {
     let mut spec = world.spec(Level::Full, "/bin/sh", &["-c", "touch made"]);
     spec.sandbox.as_mut().unwrap().read_write.push(shared);
     assert_eq!(finish(launcher().spawn(&spec).unwrap()).stderr, "");
+}
+
+// Threat 22: with an open network, a socket without a path is the machine's, and before version 6 Landlock does not see it.
+pub(crate) fn older_landlock_leaves_no_unix_sockets_with_an_open_network() {
+    let world = World::new();
+    let answer = |launcher: &Launcher, level, attack, target: &str| {
+        let mut spec = world.attack(level, attack, &[target]);
+        if let Some(sandbox) = &mut spec.sandbox {
+            sandbox.network = Network::Open;
+        }
+        finish(launcher.spawn_unwitnessed(&spec).unwrap()).stdout.trim().to_owned()
+    };
+    let port = world.tcp.local_addr().unwrap().port().to_string();
+    let refused = libc::EPERM.to_string();
+    assert_eq!(answer(&launcher(), Level::None, "connect-abstract", &world.abstract_name), "ok", "control");
+    for abi in [3, 5] {
+        let older = launcher_with_landlock(abi);
+        for level in [Level::Full, Level::Partial] {
+            assert_eq!(answer(&older, level, "connect-tcp", &port), "ok", "control: the network is open");
+            assert_eq!(answer(&older, level, "connect-abstract", &world.abstract_name), refused, "{level}, {abi}");
+        }
+    }
+    assert_eq!(answer(&launcher(), Level::Full, "connect-abstract", &world.abstract_name), refused);
 }
 
 /// Landlock adds rights up, so a data folder inside the package could hold programs; a file tree of its own can do better.

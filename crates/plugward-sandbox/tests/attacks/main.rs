@@ -44,6 +44,7 @@ const TESTS: &[Test] = tests![
     levels::errors_name_the_path_and_the_fix,
     levels::what_was_looked_at_is_what_is_opened,
     levels::only_the_home_changes_its_owner,
+    levels::older_landlock_leaves_no_unix_sockets_with_an_open_network,
     levels::partial_refuses_folders_within_each_other,
     levels::root_needs_a_user_for_the_plugin,
     levels::covered_proc_is_reported,

@@ -31,6 +31,8 @@ use crate::probe::PROBE;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// First argument that makes this binary a launcher without one layer.
 pub(crate) const WITHOUT: &str = "launch-without";
+/// What such a launcher is without if it is not a whole layer, followed by the version it has.
+const NEWER_LANDLOCK: &str = "landlock-after-";
 /// User of the plugins of a host that runs as root.
 const PLUGIN_UID: u32 = 61_001;
 
@@ -179,6 +181,11 @@ pub(crate) fn launcher() -> Launcher {
     Launcher::current_exe().unwrap()
 }
 
+/// A launcher on a kernel whose Landlock is no newer than this.
+pub(crate) fn launcher_with_landlock(abi: u8) -> Launcher {
+    launcher_without(&format!("{NEWER_LANDLOCK}{abi}"))
+}
+
 pub(crate) fn launcher_without(layer: &str) -> Launcher {
     Launcher::at(std::env::current_exe().unwrap(), [WITHOUT, layer])
 }
@@ -189,7 +196,10 @@ pub(crate) fn launch_without_if_requested() {
     if let [mode, layer] = arguments.as_slice()
         && mode == WITHOUT
     {
-        plugward_sandbox::launcher_main_without(layer);
+        match layer.strip_prefix(NEWER_LANDLOCK) {
+            Some(abi) => plugward_sandbox::launcher_main_with_landlock(abi.parse().unwrap()),
+            None => plugward_sandbox::launcher_main_without(layer),
+        }
     }
     // The same program, the usual launcher.
     debug_assert_ne!(WITHOUT, LAUNCH_ARGUMENT);
