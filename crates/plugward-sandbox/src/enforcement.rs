@@ -276,7 +276,7 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
         (!spaces && abi > 0, "hiding that files exist"),
         (!applied.has(Applied::PROCESSES), "process namespace"),
         (!spaces && abi < LANDLOCK_SCOPES_ABI, "signals to the user's other processes"),
-        (open && abi < LANDLOCK_SCOPES_ABI, "the user's Unix sockets without a path"),
+        (!applied.has(Applied::NO_SOCKETS) && level == Level::Limited, "the user's Unix sockets"),
         (spaces && abi == 0, "Landlock as a second layer"),
         (spaces && !applied.has(Applied::PROC), "/proc inside the sandbox"),
         (!applied.has(Applied::PROCESS_LIMIT), "limit on processes"),

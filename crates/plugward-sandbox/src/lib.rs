@@ -77,14 +77,14 @@ pub use exit::{ExitReport, MainExit};
 pub use listed::{ListedHosts, MAX_LISTENERS};
 pub use platform::{Availability, PlatformReport, probe};
 pub use sandbox::{
-    DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
+    Alias, DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
 };
 pub use spec::{LaunchSpec, StopGrace};
 
-#[cfg(all(target_os = "linux", feature = "mutation"))]
-pub use linux::launcher_main_without;
 #[cfg(target_os = "linux")]
 pub use linux::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+#[cfg(all(target_os = "linux", feature = "mutation"))]
+pub use linux::{launcher_main_with_landlock, launcher_main_without};
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 

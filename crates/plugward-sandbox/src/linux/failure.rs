@@ -35,10 +35,12 @@ pub(super) enum Step {
     Seccomp,
     Canary,
     OwnNetwork,
+    Granted,
+    Alias,
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 28] = [
+    pub(super) const ALL: [Self; 30] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -67,6 +69,8 @@ impl Step {
         Self::Seccomp,
         Self::Canary,
         Self::OwnNetwork,
+        Self::Granted,
+        Self::Alias,
     ];
 
     /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
@@ -99,7 +103,18 @@ impl Step {
                 "the plugin's own user",
                 "; a host that runs as root gives the plugin an unprivileged user, and only such a host can",
             ),
-            Self::Ownership => ("ownership of its writable folders", ""),
+            Self::Ownership => (
+                "writing as a user of the plugin's own",
+                "; that user has to be the owner of what it writes to, so give it the folder, or run plugward as the \
+                 folder's owner",
+            ),
+            Self::Alias => {
+                ("the name of a path", "; a symbolic link on the way leads elsewhere than when it was looked at")
+            }
+            Self::Granted => (
+                "a granted path",
+                "; it has to exist, and no part of it may have become a symbolic link since it was looked at",
+            ),
             Self::Namespaces => ("user, process, network and mount namespaces", NAMESPACES),
             Self::IdMap => ("the map of user ids", NAMESPACES),
             Self::OutOfMemory => ("its place in line when memory runs out", ""),

@@ -77,6 +77,13 @@ pub fn launcher_main_without(layer: &str) -> ! {
     }
 }
 
+/// As [`launcher_main`], on a kernel whose Landlock is taken to be no newer than `abi`: for tests of older machines.
+#[cfg(feature = "mutation")]
+pub fn launcher_main_with_landlock(abi: u8) -> ! {
+    confine::cap_abi(abi);
+    exit(run(Layers::ALL))
+}
+
 fn run(layers: Layers) -> i32 {
     if socket_type(stdin()) != Ok(SocketType::STREAM) {
         let text = format!("plugward: `{LAUNCH_ARGUMENT}` is for plugward's own use; run `plugward help`\n");
@@ -235,13 +242,17 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the
-/// plugin's writable folders and pipes. Only root can do that.
+/// plugin's home, its package where that is read-only to it, and its pipes. Only root can do that.
 fn settle_user(sandbox: &SandboxSpec, stdio: &[OwnedFd]) -> Result<(), Failure> {
     match (confine::target(sandbox.user), geteuid().is_root()) {
         (None, false) => Ok(()),
         (Some((uid, gid)), true) => {
-            for (position, path) in sandbox.read_write.iter().enumerate() {
-                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Ownership, position))?;
+            let package = sandbox.package_dir.iter().filter(|_| sandbox.level == Level::Full);
+            for path in package {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Granted, 0))?;
+            }
+            if let Some(path) = &sandbox.home_dir {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Writable, 0))?;
             }
             // Programs open `/dev/stdout` and the like, which asks for the owner of the pipe.
             for pipe in stdio {

@@ -317,8 +317,10 @@ fn refused(spec: &LaunchSpec, failure: Failure) -> SpawnError {
 fn subject(spec: &LaunchSpec, sandbox: &SandboxSpec, failure: Failure) -> Option<PathBuf> {
     let position = usize::from(failure.subject);
     match failure.step {
-        Step::Readable => sandbox.readable().nth(position).map(Path::to_owned),
-        Step::Writable | Step::Ownership | Step::Nested => sandbox.read_write.get(position).cloned(),
+        Step::Alias => sandbox.aliases.get(position).map(|alias| alias.name.clone()),
+        Step::Granted => sandbox.exact().nth(position).map(Path::to_owned),
+        Step::Readable => sandbox.read_only.get(position).cloned(),
+        Step::Writable | Step::Ownership | Step::Nested => sandbox.writable().nth(position).map(Path::to_owned),
         Step::Executable => Some(spec.executable.clone()),
         _ => None,
     }

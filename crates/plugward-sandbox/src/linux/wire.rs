@@ -190,7 +190,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::{Level, ListedHosts, Network, SandboxSpec, UserPolicy};
+    use crate::{Alias, Level, ListedHosts, Network, SandboxSpec, UserPolicy};
 
     fn spec() -> LaunchSpec {
         LaunchSpec {
@@ -202,6 +202,9 @@ mod tests {
             sandbox: Some(SandboxSpec {
                 package_dir: Some("/srv/package".into()),
                 read_only: vec!["/usr".into(), OsString::from_vec(vec![b'/', 0xfe]).into()],
+                granted: vec!["/srv/notes".into()],
+                aliases: vec![Alias { name: "/notes".into(), place: "/srv/notes".into() }],
+                home_dir: Some("/srv/home".into()),
                 read_write: vec!["/srv/data".into()],
                 certificates: true,
                 network: Network::Open,
