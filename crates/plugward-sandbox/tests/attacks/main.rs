@@ -17,6 +17,8 @@ mod limits;
 mod probe;
 mod runtimes;
 mod table;
+mod threat_list;
+mod threats;
 mod world;
 
 use std::{
@@ -57,7 +59,12 @@ const TESTS: &[Test] = tests![
     runtimes::plugin_sees_only_what_it_was_given,
     runtimes::open_network_is_open,
     runtimes::cost_of_a_start,
+    threats::every_row_belongs_to_one_threat,
+    threats::page_and_suite_tell_the_same,
 ];
+
+/// Argument that prints the table of `docs/threats.md` as it has to be.
+const PRINT_PAGE: &str = "--threats-page";
 
 /// The ordinary user of the second run. Not `nobody`, who may own things on a machine.
 const ORDINARY_UID: u32 = 61_500;
@@ -68,10 +75,18 @@ fn main() -> ExitCode {
     if probe::run_if_requested() || levels::nested_if_requested() {
         return ExitCode::SUCCESS;
     }
+    // Many systems switch core images off for everybody, and then there would be no control.
+    let cores = rustix::process::getrlimit(rustix::process::Resource::Core);
+    let switched_on = rustix::process::Rlimit { current: cores.maximum, ..cores };
+    let _stays_off = rustix::process::setrlimit(rustix::process::Resource::Core, switched_on);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     let selected: Vec<&Test> =
         TESTS.iter().filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str()))).collect();
+    if arguments.iter().any(|argument| argument == PRINT_PAGE) {
+        threats::print_page_rows();
+        return ExitCode::SUCCESS;
+    }
     if arguments.iter().any(|argument| argument == "--list") {
         selected.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
@@ -82,6 +97,7 @@ fn main() -> ExitCode {
         match catch_unwind(AssertUnwindSafe(test)) {
             Ok(()) => {
                 passed += 1;
+                threats::note_passed(name);
                 println!("test {name} (as {user}) ... ok");
             }
             Err(_) => {
@@ -91,6 +107,9 @@ fn main() -> ExitCode {
         }
     }
     println!("\ntest result (as {user}): {passed} passed; {} failed {failed:?}", failed.len());
+    if filter.is_none() {
+        threats::print_lines(user);
+    }
     let again = !world::is_root() || run_as_ordinary_user(&arguments);
     if failed.is_empty() && again { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

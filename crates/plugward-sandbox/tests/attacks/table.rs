@@ -2,7 +2,10 @@
 
 use plugward_sandbox::{Launcher, Level};
 
-use crate::world::{World, finish, launcher};
+use crate::{
+    threats::{self, Measured},
+    world::{World, finish, launcher},
+};
 
 /// What a level answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,6 +223,7 @@ pub(crate) fn every_attack_is_stopped_where_the_level_claims_it() {
         let untried = match (row.control, control) {
             (Succeeds, Some(errno)) => {
                 wrong.push(format!("{}: the control fails with {errno}", row.what));
+                threats::LEVELS.iter().for_each(|level| threats::note_row(row.what, *level, Measured::Through));
                 continue;
             }
             (MaySucceed, Some(_)) => true,
@@ -230,11 +234,18 @@ pub(crate) fn every_attack_is_stopped_where_the_level_claims_it() {
         {
             let answer = run(&world, &launcher, level, row, true);
             shown.push(answer.map_or_else(|| "through".to_owned(), name));
-            let Stopped(errors) = expected else { continue };
+            let Stopped(errors) = expected else {
+                threats::note_row(row.what, level, Measured::Unclaimed);
+                continue;
+            };
             tried += usize::from(!untried);
-            match answer {
-                Some(errno) if errors.contains(&errno) => stopped += usize::from(!untried),
-                _ => wrong.push(format!("{} at {level}: expected {errors:?}, got {answer:?}", row.what)),
+            let as_claimed = answer.filter(|errno| errors.contains(errno));
+            let measured = as_claimed
+                .map_or(Measured::Through, |errno| if untried { Measured::Untried } else { Measured::Stopped(errno) });
+            threats::note_row(row.what, level, measured);
+            match as_claimed {
+                Some(_) => stopped += usize::from(!untried),
+                None => wrong.push(format!("{} at {level}: expected {errors:?}, got {answer:?}", row.what)),
             }
         }
         let control = if untried { "not here".to_owned() } else { control.map_or_else(|| "through".to_owned(), name) };
@@ -244,7 +255,7 @@ pub(crate) fn every_attack_is_stopped_where_the_level_claims_it() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-fn name(errno: i32) -> String {
+pub(crate) fn name(errno: i32) -> String {
     let names = [
         (libc::EPERM, "EPERM"),
         (libc::ENOENT, "ENOENT"),
