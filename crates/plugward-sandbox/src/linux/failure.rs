@@ -34,10 +34,12 @@ pub(super) enum Step {
     Landlock,
     Seccomp,
     Canary,
+    Bwrap,
+    BwrapNested,
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 27] = [
+    pub(super) const ALL: [Self; 29] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -65,6 +67,8 @@ impl Step {
         Self::Landlock,
         Self::Seccomp,
         Self::Canary,
+        Self::Bwrap,
+        Self::BwrapNested,
     ];
 
     /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
@@ -120,6 +124,15 @@ impl Step {
             Self::Capabilities => ("giving up capabilities", ""),
             Self::LandlockVersion | Self::Landlock => ("Landlock", LANDLOCK),
             Self::Seccomp => ("the system call filter", "; it takes a kernel with seccomp filters"),
+            Self::Bwrap => (
+                "the namespaces that bubblewrap makes",
+                "; it takes `/usr/bin/bwrap` with `--bind-fd` (0.10, or a distribution's fix of 2024) that this user may \
+                 use, and Landlock",
+            ),
+            Self::BwrapNested => (
+                "a writable path around or inside another one, through bubblewrap",
+                "; give folders apart from each other, or allow plugward itself to make user namespaces",
+            ),
             Self::Canary => ("what its probe tries to reach", ""),
             _ => return None,
         })
