@@ -37,6 +37,9 @@
 //! | `limited` | limits and filter |
 //! | `none` | nothing |
 //!
+//! Where only bubblewrap may make user namespaces, it makes those of level `full`; the launcher, executed again inside, adds
+//! the rest ([`Backend`]).
+//!
 //! Before a level is reported for the first time under the same rules in one boot, a witness runs in the plugin's place and
 //! tries to get through. [`Enforcement`] says what is in force and what is missing.
 //!
@@ -69,7 +72,7 @@ mod linux;
 mod unsupported;
 
 pub use enforcement::{
-    DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
+    Backend, DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
     UserControl,
 };
 pub use error::{OsCause, SpawnError, SpawnStep};

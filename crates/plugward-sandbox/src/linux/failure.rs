@@ -37,10 +37,12 @@ pub(super) enum Step {
     OwnNetwork,
     Granted,
     Alias,
+    Bwrap,
+    BwrapNested,
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 30] = [
+    pub(super) const ALL: [Self; 32] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -71,6 +73,8 @@ impl Step {
         Self::OwnNetwork,
         Self::Granted,
         Self::Alias,
+        Self::Bwrap,
+        Self::BwrapNested,
     ];
 
     /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
@@ -137,6 +141,15 @@ impl Step {
             Self::Capabilities => ("giving up capabilities", ""),
             Self::LandlockVersion | Self::Landlock => ("Landlock", LANDLOCK),
             Self::Seccomp => ("the system call filter", "; it takes a kernel with seccomp filters"),
+            Self::Bwrap => (
+                "the namespaces that bubblewrap makes",
+                "; it takes `/usr/bin/bwrap` with `--bind-fd` (0.10, or a distribution's fix of 2024) that this user may \
+                 use, and Landlock",
+            ),
+            Self::BwrapNested => (
+                "a writable path around or inside another one, through bubblewrap",
+                "; give folders apart from each other, or allow plugward itself to make user namespaces",
+            ),
             Self::Canary => ("what its probe tries to reach", ""),
             Self::OwnNetwork => (
                 "a network of its own with the hosts it may reach",

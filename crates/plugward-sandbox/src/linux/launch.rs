@@ -33,7 +33,7 @@ use super::{
     ownership,
     signals::SignalEvents,
     supervise::Supervision,
-    wire::{self, Purpose, Record},
+    wire::{self, Purpose, Record, Route},
     witness::Canaries,
 };
 use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, SandboxSpec, enforcement::Applied};
@@ -183,6 +183,9 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     let signals = SignalEvents::take_over().map_err(Failure::at(Step::Signals))?;
 
     let Some(received) = receive_spec(control)? else { return Ok(None) };
+    if received.route == Route::InsideBwrap {
+        jail::bwrap::inside(control, &received.spec, received.purpose, received.stdio, layers);
+    }
     let kill_after = received.spec.stop.kill_after;
     let mut started = start(received, layers)?;
     hand_over(control, std::mem::take(&mut started.listeners));
@@ -208,7 +211,7 @@ fn hand_over(control: &OwnedFd, listeners: Vec<OwnedFd>) {
 
 /// Starts the plugin at the level asked for, or the witness in its place.
 fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
-    let ReceivedSpec { spec, purpose, stdio } = received;
+    let ReceivedSpec { spec, purpose, route, stdio } = received;
     let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
@@ -232,7 +235,10 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         }
     };
     if sandbox.level == Level::Full {
-        let jailed = jail::start(&spec, sandbox, stdio, task, layers)?;
+        let jailed = match route {
+            Route::Native => jail::start(&spec, sandbox, stdio, task, layers)?,
+            _ => jail::bwrap::start(&spec, sandbox, &stdio, canaries.as_ref())?,
+        };
         let jail::Jailed { init, main, reports, applied, listeners } = jailed;
         return Ok(Started { child: init, reports: Some(reports), main, applied, listeners, _canaries: canaries });
     }
@@ -274,6 +280,7 @@ fn refuse_more_threads() -> Result<(), Failure> {
 struct ReceivedSpec {
     spec: LaunchSpec,
     purpose: Purpose,
+    route: Route,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
 }
 
@@ -292,7 +299,7 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
     if !receive(&mut body)? {
         return Ok(None);
     }
-    let (spec, purpose) = wire::decode_spec(&body).map_err(malformed)?;
+    let (spec, purpose, route) = wire::decode_spec(&body).map_err(malformed)?;
     let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
-    Ok(Some(ReceivedSpec { spec, purpose, stdio }))
+    Ok(Some(ReceivedSpec { spec, purpose, route, stdio }))
 }

@@ -2,6 +2,7 @@
 //!
 //! Owns the split between the two processes. Refuses sharing state between them other than by [`wire`].
 
+mod backend;
 mod channel;
 mod child;
 mod confine;

@@ -7,11 +7,14 @@ use std::{
 };
 
 use plugward_sandbox::{
-    Alias, DiskControl, FileControl, LaunchSpec, Launcher, Level, ListedHosts, MemoryControl, Network, NetworkControl,
-    ProcessControl, SandboxSpec, SpawnError, SpawnStep, StopGrace, TreeControl, UserControl, UserPolicy, system_paths,
+    Alias, Backend, DiskControl, FileControl, LaunchSpec, Launcher, Level, ListedHosts, MemoryControl, Network,
+    NetworkControl, ProcessControl, SandboxSpec, SpawnError, SpawnStep, StopGrace, TreeControl, UserControl,
+    UserPolicy, system_paths,
 };
 
-use crate::world::{World, finish, give_to_plugin, is_root, launcher, launcher_with_landlock};
+use crate::world::{
+    WITHOUT, World, backend, finish, give_to_plugin, is_root, launcher, launcher_with_landlock, through_bwrap,
+};
 
 // Requirements 69 and 146: a console shows these fields, so they have to be what the kernel enforces.
 pub(crate) fn report_says_what_is_in_force() {
@@ -25,6 +28,7 @@ pub(crate) fn report_says_what_is_in_force() {
         println!("{level}: missing {:?}, witness {:?}", report.missing, report.witness);
         assert_eq!(report.level, level);
         assert_eq!(report.witness.is_some(), level != Level::None);
+        assert_eq!(report.backend, if level == Level::Full { backend() } else { Backend::Native });
         if let Some(witness) = &report.witness {
             let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
             assert!(witness.starts_with(&format!("ok@{}/", boot.trim())));
@@ -190,6 +194,11 @@ pub(crate) fn partial_refuses_folders_within_each_other() {
     let error = launcher().spawn(&spec).unwrap_err().to_string();
     assert!(error.contains("Landlock cannot take back") && error.contains("package/cache"), "{error}");
     spec.sandbox.as_mut().unwrap().level = Level::Full;
+    if through_bwrap() {
+        let error = launcher().spawn(&spec).unwrap_err().to_string();
+        assert!(error.contains("through bubblewrap") && error.contains("package/cache"), "{error}");
+        return;
+    }
     assert_eq!(finish(launcher().spawn(&spec).unwrap()).stdout.trim(), libc::EACCES.to_string());
     // Control: it was written, so the only thing refused is executing it.
     assert!(fs::exists(dropped).unwrap());
@@ -298,4 +307,50 @@ pub(crate) fn nested_if_requested() -> bool {
         }
     }
     true
+}
+
+// Requirement 146: where only bubblewrap may make namespaces it makes them, the level is the same, and the report names it.
+pub(crate) fn bubblewrap_is_asked_where_only_it_is_allowed() {
+    let world = World::new();
+    let denied = || Launcher::at(std::env::current_exe().unwrap(), [WITHOUT, "permission"]);
+    let spec = world.attack(Level::Full, "read", &[&world.path("home/secret")]);
+    let error = denied().with_backend(Backend::Native).spawn(&spec).unwrap_err().to_string();
+    assert!(error.contains("user, process, network and mount namespaces") && error.contains("AppArmor"), "{error}");
+    if !fs::exists("/usr/bin/bwrap").unwrap() {
+        assert_eq!(denied().spawn(&spec).unwrap_err().to_string(), error, "nothing else makes them");
+        println!("/usr/bin/bwrap is not here: the way through it is not tried");
+        return;
+    }
+    let launcher = denied();
+    // The second start does not try what was denied before.
+    for _ in 0..2 {
+        let spawned = launcher.spawn(&spec).unwrap();
+        let report = spawned.process.enforcement().clone();
+        assert_eq!((report.level, report.backend), (Level::Full, Backend::Bwrap));
+        assert_eq!(finish(spawned).stdout.trim(), libc::ENOENT.to_string());
+    }
+    // A plugin at fault is told about itself, not about namespaces.
+    let mut spec = spec;
+    spec.executable = world.root.join("missing");
+    let error = launcher.spawn(&spec).unwrap_err().to_string();
+    assert!(error.contains("missing"), "{error}");
+}
+
+// Threat: a link that a plugin left in its data would have bubblewrap make files where the plugin may not.
+pub(crate) fn bubblewrap_mounts_nothing_inside_writable_folders() {
+    let world = World::new();
+    if !fs::exists("/usr/bin/bwrap").unwrap() {
+        println!("/usr/bin/bwrap is not here: not tried");
+        return;
+    }
+    fs::create_dir(world.root.join("data/tools")).unwrap();
+    let mut spec = world.attack(Level::Full, "stat", &["/"]);
+    let through = |spec: &LaunchSpec| Launcher::current_exe().unwrap().with_backend(Backend::Bwrap).spawn(spec);
+    finish(through(&spec).unwrap());
+    spec.sandbox.as_mut().unwrap().read_only.push(world.root.join("data/tools"));
+    let error = through(&spec).unwrap_err().to_string();
+    assert!(
+        error.contains("a writable path around or inside another one, through bubblewrap") && error.contains("/data`"),
+        "{error}"
+    );
 }

@@ -22,7 +22,8 @@ use std::{
 };
 
 use plugward_sandbox::{
-    LAUNCH_ARGUMENT, LaunchSpec, Launcher, Level, MainExit, SandboxSpec, Spawned, StopGrace, UserPolicy, system_paths,
+    Backend, LAUNCH_ARGUMENT, LaunchSpec, Launcher, Level, MainExit, SandboxSpec, Spawned, StopGrace, UserPolicy,
+    system_paths,
 };
 
 use crate::probe::PROBE;
@@ -177,8 +178,21 @@ pub(crate) fn finish(spawned: Spawned) -> Outcome {
     outcome
 }
 
+/// Argument that makes the whole run go through bubblewrap.
+pub(crate) const THROUGH_BWRAP: &str = "--through-bwrap";
+
+/// Whether this run goes through bubblewrap.
+pub(crate) fn through_bwrap() -> bool {
+    std::env::args().any(|argument| argument == THROUGH_BWRAP)
+}
+
+/// Who makes the namespaces in this run. There is no choice, so that each is seen to work by itself.
+pub(crate) fn backend() -> Backend {
+    if through_bwrap() { Backend::Bwrap } else { Backend::Native }
+}
+
 pub(crate) fn launcher() -> Launcher {
-    Launcher::current_exe().unwrap()
+    Launcher::current_exe().unwrap().with_backend(backend())
 }
 
 /// A launcher on a kernel whose Landlock is no newer than this.
@@ -187,7 +201,7 @@ pub(crate) fn launcher_with_landlock(abi: u8) -> Launcher {
 }
 
 pub(crate) fn launcher_without(layer: &str) -> Launcher {
-    Launcher::at(std::env::current_exe().unwrap(), [WITHOUT, layer])
+    Launcher::at(std::env::current_exe().unwrap(), [WITHOUT, layer]).with_backend(backend())
 }
 
 /// Runs as the launcher without a layer if asked to.

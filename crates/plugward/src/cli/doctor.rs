@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use plugward_host::{Environment, ErrorCode, Host, LevelCheck, check_levels};
-use plugward_sandbox::{Availability, Launcher, PlatformReport};
+use plugward_sandbox::{Availability, Backend, Launcher, PlatformReport};
 use serde::Serialize;
 
 use super::output::{Output, Tone, paint, safe};
@@ -175,6 +175,9 @@ fn sandbox_levels() -> Vec<Row> {
         match check.outcome {
             Ok(enforcement) => {
                 let mut found = "holds: a probe under its rules could not get out".to_owned();
+                if enforcement.backend == Backend::Bwrap {
+                    found.push_str("; bubblewrap makes its namespaces, because plugward itself may not");
+                }
                 if !enforcement.missing.is_empty() {
                     found.push_str(&format!("; not covered: {}", enforcement.missing.join(", ")));
                 }

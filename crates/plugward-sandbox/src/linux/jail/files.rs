@@ -43,7 +43,7 @@ const MAX_TMPFS_INODES: &str = "65536";
 pub(super) const DEVICES: [(&str, u32, u32); 5] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9)];
 /// Links in `/dev` that shells and scripts expect.
-const DEVICE_LINKS: [(&str, &str); 4] = [
+pub(super) const DEVICE_LINKS: [(&str, &str); 4] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
     ("stdout", "/proc/self/fd/1"),
@@ -58,7 +58,7 @@ pub(super) const OWN_PLACES: [(&str, Access); 4] =
 pub(super) struct Prepared {
     pub(super) sources: Sources,
     devices: Vec<(&'static str, OwnedFd)>,
-    copied: Copied,
+    pub(super) copied: Copied,
 }
 
 impl Prepared {
