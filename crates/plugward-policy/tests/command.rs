@@ -2,6 +2,7 @@
 //! matters: a value is part of exactly one argument, whatever is in it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
+#![allow(clippy::needless_pass_by_value, reason = "a test reads better with `json!` as the argument")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
