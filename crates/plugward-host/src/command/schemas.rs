@@ -15,7 +15,12 @@ pub(crate) fn check_schemas(tool: &CommandTool) -> Result<ToolSchema, String> {
     let definition = tool.definition();
     let compile = |schema: &Value, usage, what: &str| {
         let raw = to_raw_value(schema).map_err(|error| format!("{what}: {error}"))?;
-        schema::compile(&raw, usage).map(|compiled| compiled.schema).map_err(|fault| format!("{what}: {fault}"))
+        let compiled = schema::compile(&raw, usage).map_err(|fault| format!("{what}: {fault}"))?;
+        // What is repaired or passed over in a stranger's server is a mistake in a file somebody is writing.
+        match compiled.warnings.first() {
+            Some(warning) => Err(format!("{what}: {warning}")),
+            None => Ok(compiled.schema),
+        }
     };
     let input = compile(&definition["inputSchema"], Use::Input, "parameters")?;
     if let Some(output) = definition.get("outputSchema") {
