@@ -226,6 +226,8 @@ fn structured(tool: &CommandTool, stdout: &str, is_cut: bool) -> Result<Option<V
     match &tool.output {
         OutputForm::Text => Ok(None),
         OutputForm::Json if is_cut => Err("output was cut, so it is no JSON any more".to_owned()),
+        // Programs that have nothing to say often say nothing.
+        OutputForm::Json if stdout.trim().is_empty() => Ok(Some(json!({ "value": null }))),
         OutputForm::Json => match serde_json::from_str::<Value>(stdout) {
             Ok(value @ Value::Object(_)) => Ok(Some(value)),
             Ok(value) => Ok(Some(json!({ "value": value }))),

@@ -95,7 +95,7 @@ impl CommandTarget {
         let result = command::run(confined.spawned, run)
             .await
             .map_err(|error| RequestError::Unavailable(format!("its pipes cannot be used: {error}")))?;
-        self.judge(&plugin, result, limit)
+        self.judge(&plugin, &result, limit)
     }
 
     /// What would run now, if it is what was approved, with the arguments of this call.
@@ -142,7 +142,7 @@ impl CommandTarget {
         }
     }
 
-    fn judge(&self, plugin: &Plugin, result: CommandResult, limit: Duration) -> Result<Box<RawValue>, RequestError> {
+    fn judge(&self, plugin: &Plugin, result: &CommandResult, limit: Duration) -> Result<Box<RawValue>, RequestError> {
         if !(result.stdout.is_empty() && result.stderr.is_empty()) {
             self.heard.fetch_add(1, Ordering::Relaxed);
         }
