@@ -22,6 +22,9 @@ pub(crate) const HOME_VARIABLE: &str = "PLUGWARD_HOME";
 /// Variable that sets the environment; stronger than the file.
 pub(crate) const ENVIRONMENT_VARIABLE: &str = "PLUGWARD_ENVIRONMENT";
 
+/// Variable that names the project folder, in which commands run.
+const PROJECT_VARIABLE: &str = "PLUGWARD_PROJECT_DIR";
+
 /// Folder in the home for what belongs to a serving process: its socket, and the token of the Host API.
 pub(crate) const RUN_DIR: &str = "run";
 
@@ -114,14 +117,28 @@ impl Settings {
             catalogue: self.catalogue.clone(),
             launcher: Launcher::current_exe()?,
             // Variables that are no UTF-8 cannot be named in a manifest and are not on the list that plugins get.
-            host_environment: std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-                .collect(),
+            host_environment: with_project(
+                std::env::vars_os()
+                    .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                    .collect(),
+            ),
             naming: self.naming,
             restart_base_delay: self.restart_base_delay,
             operator: operator(),
         })
     }
+}
+
+/// The environment with the project folder in it: the one it names, or else the folder plugward was started in.
+fn with_project(mut environment: Vec<(String, String)>) -> Vec<(String, String)> {
+    let named = environment.iter().any(|(name, value)| name == PROJECT_VARIABLE && !value.is_empty());
+    if !named
+        && let Some(folder) = std::env::current_dir().ok().and_then(|folder| folder.into_os_string().into_string().ok())
+    {
+        environment.retain(|(name, _)| name != PROJECT_VARIABLE);
+        environment.push((PROJECT_VARIABLE.to_owned(), folder));
+    }
+    environment
 }
 
 /// `--home`, else the variable, else the XDG data folder. Empty values count as absent.
