@@ -47,8 +47,9 @@ use crate::views::AttemptOutcome;
 use relay::{Cut, Outgoing, Traffic};
 use request::Head;
 
-/// Connections of one plugin at a time; more wait. Each holds 32 KiB and a descriptor or two: a browser's worth.
-const MAX_CONNECTIONS: usize = 128;
+/// Connections of one plugin at a time; more wait. Each holds 32 KiB and two descriptors of the host, which other plugins
+/// need too.
+const MAX_CONNECTIONS: usize = 64;
 
 /// Time for a look-up. The system's resolver asks each of three servers for 5 s.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(15);

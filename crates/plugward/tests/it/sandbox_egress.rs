@@ -41,9 +41,12 @@ fn greet(mut connection: TcpStream) {
     let _cut = connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello");
 }
 
+/// A program, and the script that makes it fetch a page.
+type Fetcher = (&'static str, fn(&str) -> String);
+
 /// Programs with the usual means to fetch a page, as far as they are installed here.
-fn fetchers() -> Vec<(&'static str, fn(&str) -> String)> {
-    let all: [(&str, fn(&str) -> String); 2] = [
+fn fetchers() -> Vec<Fetcher> {
+    let all: [Fetcher; 2] = [
         ("/usr/bin/node", |url| {
             format!("/usr/bin/node -e \"fetch('{url}').then(r => r.text()).then(t => console.log(t))\"")
         }),
@@ -184,6 +187,46 @@ print(connection.getresponse().read().decode())\""
         attempt(&host, "plain", "run", "echo \"[$HTTPS_PROXY$https_proxy$NODE_USE_ENV_PROXY]\"").await,
         "done: []"
     );
+}
+
+// Threat row 20, with the TLS of real programs: the name they ask for inside is the one that was granted, or they are cut.
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_to_a_granted_host_asks_for_that_host() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (heard, greetings) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            // No server that speaks TLS is needed to see what a client begins with.
+            let mut greeting = vec![0; 4096];
+            let count = connection.unwrap().read(&mut greeting).unwrap_or(0);
+            greeting.truncate(count);
+            let _over = heard.send(greeting);
+        }
+    });
+    let host = production().await;
+    host.run(&Fixture::imported("caller", &["attempts"]).permission(&format!("net:api.localhost:{port}"))).await;
+    let place = format!("api.localhost:{port}");
+    let (program, fetch) = fetchers().remove(0);
+    // It fails for want of an answer, after its greeting came through.
+    let failed = attempt(&host, "caller", "run", &fetch(&format!("https://{place}/"))).await;
+    assert!(failed.starts_with("refused: "), "{program}: {failed}");
+    let greeting = greetings.recv_timeout(crate::support::PATIENCE).unwrap();
+    assert!(greeting.starts_with(&[22, 3]), "{program}: {greeting:?}");
+    assert!(greeting.windows(13).any(|window| window == b"api.localhost"), "control: the name is in it");
+    let fronted = format!(
+        "/usr/bin/python3 -c \"
+import socket, ssl
+context = ssl._create_unverified_context()
+context.wrap_socket(socket.create_connection(('api.localhost', {port})), server_hostname='evil.test')\""
+    );
+    assert!(Path::new("/usr/bin/python3").exists(), "Python is not installed here");
+    let cut = attempt(&host, "caller", "run", &fronted).await;
+    assert!(cut.starts_with("refused: ") && cut.contains("wrap_socket"), "{cut}");
+    let attempt = noted(&host, "caller", &format!("evil.test:{port}"), AttemptOutcome::Refused).await;
+    assert_eq!(attempt.reason, "TLS asked for it on a connection to api.localhost");
+    // The connection was there, and nothing came over it.
+    assert_eq!(greetings.recv_timeout(crate::support::PATIENCE).unwrap(), b"");
 }
 
 // Requirement 91: an address of this machine may be granted by itself, and then it is just that one.
