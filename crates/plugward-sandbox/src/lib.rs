@@ -55,6 +55,7 @@
 mod enforcement;
 mod error;
 mod exit;
+mod machine;
 mod platform;
 mod sandbox;
 mod spec;
@@ -70,6 +71,7 @@ pub use enforcement::{
 };
 pub use error::{OsCause, SpawnError, SpawnStep};
 pub use exit::{ExitReport, MainExit};
+pub use machine::{ControlGroupFacts, KernelAnswers, MachineFacts};
 pub use platform::{Availability, PlatformReport, probe};
 pub use sandbox::{
     DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
@@ -82,6 +84,10 @@ pub use linux::launcher_main_without;
 pub use linux::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+
+/// Where distributions put bubblewrap, and where their profiles expect it. Not searched for: another program of that name
+/// would be let through all the same.
+pub const BWRAP: &str = "/usr/bin/bwrap";
 
 /// First argument that turns the host's executable into the launcher (see [`launcher_main_if_requested`]).
 pub const LAUNCH_ARGUMENT: &str = "__plugward-launch";
