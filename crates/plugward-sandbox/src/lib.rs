@@ -62,8 +62,16 @@ mod spec;
 
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(any(target_os = "macos", test))]
+mod seatbelt;
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 mod unsupported;
+#[cfg(windows)]
+mod windows;
+#[cfg(any(windows, test))]
+mod windows_text;
 
 pub use enforcement::{
     Backend, DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
@@ -82,8 +90,13 @@ pub use spec::{LaunchSpec, StopGrace};
 pub use linux::launcher_main_without;
 #[cfg(target_os = "linux")]
 pub use linux::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
+pub use macos::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 pub use unsupported::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+
+#[cfg(windows)]
+pub use windows::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 
 /// Where distributions put bubblewrap, and where their profiles expect it. Not searched for: another program of that name
 /// would be let through all the same.

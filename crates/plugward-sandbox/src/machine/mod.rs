@@ -5,11 +5,7 @@
 
 mod control_groups;
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::{fs::File, io::Read, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -176,13 +172,13 @@ fn covered_proc(mounts: &str) -> Vec<String> {
 }
 
 #[cfg(unix)]
-fn is_setuid(path: &PathBuf) -> bool {
+fn is_setuid(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     path.metadata().is_ok_and(|found| found.permissions().mode() & SETUID != 0)
 }
 
 #[cfg(not(unix))]
-fn is_setuid(_path: &PathBuf) -> bool {
+fn is_setuid(_path: &Path) -> bool {
     false
 }
 
