@@ -176,9 +176,12 @@ pub(super) enum Command {
         /// Speak MCP on standard input and output; ends with the input, unless others have joined
         #[arg(long)]
         stdio: bool,
-        /// Serve the Host API on this loopback address
+        /// Speak MCP (path /mcp) and serve the Host API on this address
         #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
         http: Option<SocketAddr>,
+        /// Also serve MCP to requests addressed to this host name; needed for an address that other machines can reach
+        #[arg(long, value_name = "NAME", requires = "http")]
+        allow_host: Vec<String>,
     },
     /// Walk through everything once with a built-in plugin
     #[command(after_help = help::DEMO)]

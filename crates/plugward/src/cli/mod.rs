@@ -192,7 +192,10 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, Failure> 
         Command::Permissions { id, grant, revoke } => permissions::permissions(context, id, grant, revoke).await,
         Command::Asks => permissions::asks(context).await,
         Command::Answer { request, answer } => permissions::answer(context, request, answer.into()).await,
-        Command::Serve { stdio, http } => serve::run(context, stdio, http).await,
+        Command::Serve { stdio, http, allow_host } => {
+            let http = http.map(|address| serve::HttpFace { address, names: allow_host });
+            serve::run(context, stdio, http).await
+        }
         // Handled before settings are needed.
         Command::Demo | Command::Doctor | Command::Completion { .. } => Ok(Exit::Ok),
     }
