@@ -310,6 +310,14 @@ mod tests {
         Arc::new(Events::new())
     }
 
+    impl Events {
+        /// Events kept, and their bytes.
+        fn size(&self) -> (usize, usize) {
+            let store = self.store();
+            (store.kept.len(), store.bytes)
+        }
+    }
+
     fn never() -> Ends {
         Ends { session: CancellationToken::new(), server: CancellationToken::new() }
     }
@@ -373,7 +381,7 @@ mod tests {
             events.note(abandoned, "y".repeat(100));
         }
         events.complete(abandoned, Some("z".repeat(3 * MAX_KEPT_BYTES)));
-        let (kept, bytes) = (events.store().kept.len(), events.store().bytes);
+        let (kept, bytes) = events.size();
         assert!(kept <= MAX_KEPT && bytes <= MAX_KEPT_BYTES, "{kept} events, {bytes} bytes");
 
         let awaited = events.open();
@@ -387,7 +395,7 @@ mod tests {
         assert_eq!(reader.next().await.unwrap().text, "first");
         assert_eq!(reader.next().await.unwrap().text.len(), large.len());
         drop(reader);
-        let (kept, bytes) = (events.store().kept.len(), events.store().bytes);
+        let (kept, bytes) = events.size();
         assert!(kept <= MAX_KEPT && bytes <= MAX_KEPT_BYTES, "{kept} events, {bytes} bytes");
         let streams = events.store().streams.len();
         assert!(streams <= 2, "{streams} streams are kept for nothing");

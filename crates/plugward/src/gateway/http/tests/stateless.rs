@@ -103,16 +103,16 @@ async fn a_stream_of_notices_opens_lives_and_ends_well() {
     assert_eq!(message["params"]["notifications"], json!({"toolsListChanged": true}));
     assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 7);
     assert_eq!(stream.piece().await.unwrap(), ":\n\n", "a silent stream shows that it is alive");
-    face.closing.cancel();
-    let rest = stream.text().await;
-    let last = rest.lines().rfind(|line| line.starts_with("data: ")).unwrap();
-    let last: Value = serde_json::from_str(&last["data: ".len()..]).unwrap();
-    assert_eq!((&last["id"], &last["result"]["resultType"]), (&json!(7), &json!("complete")));
     let headers = [
         ("mcp-protocol-version", "2026-07-28"),
         ("mcp-method", "subscriptions/listen"),
         ("accept", "application/json"),
     ];
-    let reply = face.post(&headers, &modern(7, "subscriptions/listen", filter)).await;
+    let reply = face.post(&headers, &modern(7, "subscriptions/listen", filter.clone())).await;
     assert_eq!(reply.status.as_u16(), 406);
+    face.closing.cancel();
+    let rest = stream.text().await;
+    let last = rest.lines().rfind(|line| line.starts_with("data: ")).unwrap();
+    let last: Value = serde_json::from_str(&last["data: ".len()..]).unwrap();
+    assert_eq!((&last["id"], &last["result"]["resultType"]), (&json!(7), &json!("complete")));
 }
