@@ -49,6 +49,7 @@ const NO_COMPLETION: &str = "plugins offer tools alone so far: completion is not
 const NO_LOGGING: &str = "log messages of plugins go to their log, not to clients";
 const NO_QUESTIONS: &str =
     "what a plugin asks of its client is refused: sampling, elicitation and roots are not passed on";
+const NO_TASKS: &str = "the tasks extension is not offered; the suite does not require it";
 
 const fn expected(revision: &'static str, scenario: &'static str, reason: &'static str) -> Expected {
     Expected { revision, scenario, checks: &[], reason }
@@ -56,15 +57,53 @@ const fn expected(revision: &'static str, scenario: &'static str, reason: &'stat
 
 /// The list.
 const EXPECTED: &[Expected] = &[
-    expected("", "resources-", NO_RESOURCES),
-    expected("", "prompts-", NO_PROMPTS),
+    expected("", "resources-read-", NO_RESOURCES),
+    expected("", "resources-templates-read", NO_RESOURCES),
+    expected("2025-11-25", "resources-subscribe", NO_RESOURCES),
+    expected("2025-11-25", "resources-unsubscribe", NO_RESOURCES),
+    expected("2026-07-28", "resources-list", NO_RESOURCES),
+    expected("", "prompts-get-", NO_PROMPTS),
+    expected("2026-07-28", "prompts-list", NO_PROMPTS),
+    Expected {
+        revision: "2026-07-28",
+        scenario: "caching",
+        checks: &[
+            "sep-2549-prompts-list-caching-hints",
+            "sep-2549-resources-list-caching-hints",
+            "sep-2549-resources-templates-list-caching-hints",
+        ],
+        reason: NO_RESOURCES,
+    },
     expected("", "completion-complete", NO_COMPLETION),
     expected("2025-11-25", "logging-set-level", NO_LOGGING),
     expected("2025-11-25", "tools-call-with-logging", NO_LOGGING),
     expected("2025-11-25", "tools-call-sampling", NO_QUESTIONS),
     expected("2025-11-25", "tools-call-elicitation", NO_QUESTIONS),
     expected("2025-11-25", "elicitation-", NO_QUESTIONS),
-    expected("2026-07-28", "input-required-result-", NO_QUESTIONS),
+    Expected {
+        revision: "2026-07-28",
+        scenario: "server-stateless",
+        checks: &[
+            "sep-2575-http-server-no-independent-requests-on-stream",
+            "sep-2575-missing-capability-http-400",
+            "sep-2575-server-rejects-undeclared-capability",
+        ],
+        reason: NO_QUESTIONS,
+    },
+    expected("2026-07-28", "input-required-result-basic-", NO_QUESTIONS),
+    expected("2026-07-28", "input-required-result-request-state", NO_QUESTIONS),
+    expected("2026-07-28", "input-required-result-multi", NO_QUESTIONS),
+    expected("2026-07-28", "input-required-result-non-tool-request", NO_QUESTIONS),
+    expected("2026-07-28", "input-required-result-result-type", NO_QUESTIONS),
+    expected("2026-07-28", "input-required-result-tampered-state", NO_QUESTIONS),
+    expected("2026-07-28", "input-required-result-capability-check", NO_QUESTIONS),
+    expected("2026-07-28", "tasks-capability-", NO_TASKS),
+    expected("2026-07-28", "tasks-dispatch-", NO_TASKS),
+    expected("2026-07-28", "tasks-lifecycle", NO_TASKS),
+    expected("2026-07-28", "tasks-mrtr-", NO_TASKS),
+    expected("2026-07-28", "tasks-request-", NO_TASKS),
+    expected("2026-07-28", "tasks-required-", NO_TASKS),
+    expected("2026-07-28", "tasks-wire-", NO_TASKS),
 ];
 
 /// Runs the suite; fails if anything is not as the list says.

@@ -77,17 +77,17 @@ impl Token {
     /// The token of the Host API; made at the first call and the same ever after, so that programs can keep it. Who
     /// deletes its file gets a new one at the next start.
     pub(crate) fn open(home: &Path) -> Result<Self, TokenError> {
-        Self::open_at(home, Self::path(home))
+        Self::open_at(home, &Self::path(home))
     }
 
     /// The token of the MCP path, as [`open`](Self::open).
     pub(crate) fn open_mcp(home: &Path) -> Result<Self, TokenError> {
-        Self::open_at(home, Self::mcp_path(home))
+        Self::open_at(home, &Self::mcp_path(home))
     }
 
-    fn open_at(home: &Path, path: PathBuf) -> Result<Self, TokenError> {
+    fn open_at(home: &Path, path: &Path) -> Result<Self, TokenError> {
         let io = |source| TokenError::Io { path: path.display().to_string(), source };
-        match read(&path) {
+        match read(path) {
             Err(TokenError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
             found => return found,
         }
@@ -98,10 +98,10 @@ impl Token {
         let mut file = tempfile::NamedTempFile::new_in(&run).map_err(io)?;
         file.as_file().set_permissions(std::fs::Permissions::from_mode(0o600)).map_err(io)?;
         file.write_all(format!("{}\n", token.0).as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(io)?;
-        match file.persist_noclobber(&path) {
+        match file.persist_noclobber(path) {
             Ok(_) => Ok(token),
             // Another start was faster; its token counts.
-            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => read(&path),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => read(path),
             Err(error) => Err(io(error.error)),
         }
     }

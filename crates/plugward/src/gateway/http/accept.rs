@@ -62,10 +62,10 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn headers(name: header::HeaderName, values: &[&str]) -> HeaderMap {
+    fn headers(name: &header::HeaderName, values: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for value in values {
-            headers.append(&name, value.parse().unwrap());
+            headers.append(name, value.parse().unwrap());
         }
         headers
     }
@@ -74,7 +74,7 @@ mod tests {
     fn what_a_client_takes_is_read_leniently() {
         // B030: real clients send each of these, and being strict turned them away.
         let of = |values: &[&str]| {
-            let accepts = Accepts::of(&headers(header::ACCEPT, values));
+            let accepts = Accepts::of(&headers(&header::ACCEPT, values));
             (accepts.json, accepts.stream)
         };
         assert_eq!(of(&[]), (true, true));
@@ -93,10 +93,10 @@ mod tests {
     fn only_declared_json_is_read() {
         // A page of another origin can send `text/plain` and forms without a preflight.
         for good in ["application/json", "application/json; charset=utf-8", "Application/JSON"] {
-            assert!(is_json(&headers(header::CONTENT_TYPE, &[good])), "{good}");
+            assert!(is_json(&headers(&header::CONTENT_TYPE, &[good])), "{good}");
         }
         for bad in [&["text/plain"][..], &[], &["application/jsonx"], &["application/json", "text/plain"]] {
-            assert!(!is_json(&headers(header::CONTENT_TYPE, bad)), "{bad:?}");
+            assert!(!is_json(&headers(&header::CONTENT_TYPE, bad)), "{bad:?}");
         }
     }
 }

@@ -26,13 +26,13 @@ const FULL_RETRY_SECONDS: u64 = 30;
 
 /// `initialize`: begins a session.
 #[allow(clippy::result_large_err, reason = "both sides are the answer")]
-pub(super) fn hello(shared: &Shared, asked: Asked) -> Result<Response, Response> {
+pub(super) fn hello(shared: &Shared, asked: &Asked) -> Result<Response, Response> {
     let params = InitializeParams::parse(asked.params.as_deref()).map_err(|reason| {
         failure(StatusCode::BAD_REQUEST, Some(&asked.id), &RpcError::new(codes::INVALID_PARAMS, reason))
     })?;
     let version = ProtocolVersion::negotiate(&params.requested_version);
     let caller = initialize::caller(params.client.as_ref().map(|client| client.name.as_str()));
-    let session = shared.sessions.begin(version, caller.clone()).map_err(|none| no_session(none, &asked))?;
+    let session = shared.sessions.begin(version, caller.clone()).map_err(|none| no_session(none, asked))?;
     tracing::info!(caller = %caller, version = version.as_str(), "a client began an MCP session over HTTP");
     let result = initialize::hello(shared.server.host()).to_result(version);
     // Made of JSON by ourselves.
@@ -124,8 +124,8 @@ fn nothing() -> Response {
 fn stream(shared: &Shared, session: &Session, reader: Reader, opening: Event, first: Option<Event>) -> Response {
     // Before this revision clients read every event as a message.
     let opens = session.version() >= ProtocolVersion::V2025_11_25;
-    let begun = opens.then_some(opening).into_iter().chain(first).collect();
-    sse::respond(reader, begun, shared.limits.keep_alive)
+    let begun: Vec<Event> = opens.then_some(opening).into_iter().chain(first).collect();
+    sse::respond(reader, &begun, shared.limits.keep_alive)
 }
 
 /// Several messages at once, where the session's revision has such.
@@ -170,7 +170,7 @@ pub(super) async fn batch(
     if posted.accepts.json {
         return Ok(json(StatusCode::OK, text));
     }
-    Ok(sse::respond(Whole, vec![Event { id: None, text, is_last: true }], shared.limits.keep_alive))
+    Ok(sse::respond(Whole, &[Event { id: None, text, is_last: true }], shared.limits.keep_alive))
 }
 
 /// A stream of which everything is said at its beginning.

@@ -53,7 +53,7 @@ pub(super) trait Source: Send + 'static {
 }
 
 /// The answer with these events, `begun` first.
-pub(super) fn respond<S: Source>(source: S, begun: Vec<Event>, keep_alive: Duration) -> Response {
+pub(super) fn respond<S: Source>(source: S, begun: &[Event], keep_alive: Duration) -> Response {
     let first: String = begun.iter().map(Event::write).collect();
     let stream = Stream {
         first: (!first.is_empty()).then(|| first.into()),

@@ -93,9 +93,9 @@ async fn begin(shared: &Shared, mut conversation: Conversation, json_taken: bool
     let first = tokio::time::timeout(keep_alive, conversation.next()).await;
     match first {
         Ok(Some(event)) if json_taken && event.is_last => json(conversation.status, event.text),
-        Ok(event) => sse::respond(conversation, event.into_iter().collect(), keep_alive),
+        Ok(event) => sse::respond(conversation, event.as_slice(), keep_alive),
         // Nothing yet: a stream shows that somebody works on it.
-        Err(_) => sse::respond(conversation, Vec::new(), keep_alive),
+        Err(_) => sse::respond(conversation, &[], keep_alive),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The MCP path without a process: what it lets in, how it answers each era, what it forgets. What needs plugins is
 //! tested over the real binary.
+#![allow(clippy::needless_pass_by_value, reason = "a test reads better with `json!` as the argument")]
 
 mod guarding;
 mod sessions;
