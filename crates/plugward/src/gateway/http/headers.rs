@@ -5,8 +5,9 @@
 
 use axum::http::header::{HeaderMap, HeaderName};
 use plugward_protocol::RpcError;
-use plugward_protocol::mcp::{codes, methods};
+use plugward_protocol::mcp::codes;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::mirror::Mirrored;
 
@@ -40,33 +41,30 @@ pub(super) fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'
     }
 }
 
-/// Checks the headers that every request has against its body.
+/// Checks the headers that every request has against its body; `name` is what it is about, where the method has that.
 ///
 /// # Errors
 /// -32020.
-pub(super) fn check(headers: &HeaderMap, version: &str, method: &str, params: &Value) -> Result<(), RpcError> {
+pub(super) fn check(headers: &HeaderMap, version: &str, method: &str, name: Option<&str>) -> Result<(), RpcError> {
     same(headers, &PROTOCOL_VERSION, version)?;
     same(headers, &METHOD, method)?;
-    let name = match method {
-        methods::TOOLS_CALL | "prompts/get" => params.get("name"),
-        "resources/read" => params.get("uri"),
-        _ => return Ok(()),
-    };
-    match name.and_then(Value::as_str) {
-        Some(name) => same_encoded(headers, &NAME, name),
-        // What is wrong with the body is said by whoever reads it.
-        None => Ok(()),
-    }
+    name.map_or(Ok(()), |name| same_encoded(headers, &NAME, name))
 }
 
 /// Checks the headers that repeat arguments of a tool call.
 ///
 /// # Errors
 /// -32020.
-pub(super) fn check_mirrored(headers: &HeaderMap, mirrored: &[Mirrored], arguments: &Value) -> Result<(), RpcError> {
+pub(super) fn check_mirrored(headers: &HeaderMap, mirrored: &[Mirrored], arguments: &RawValue) -> Result<(), RpcError> {
+    if mirrored.is_empty() {
+        return Ok(());
+    }
+    // What cannot be compared does not pass.
+    let arguments: Value = serde_json::from_str(arguments.get())
+        .map_err(|_| RpcError::new(codes::HEADER_MISMATCH, "arguments nest too deep to be compared with headers"))?;
     for mirrored in mirrored {
         let Ok(name) = HeaderName::try_from(format!("{PARAMETER_PREFIX}{}", mirrored.name)) else { continue };
-        let value = mirrored.path.iter().try_fold(arguments, |value, key| value.get(key));
+        let value = mirrored.path.iter().try_fold(&arguments, |value, key| value.get(key));
         match value {
             None | Some(Value::Null) if headers.contains_key(&name) => {
                 return Err(mismatch(&name, "has a value, and the body has none"));
@@ -172,7 +170,7 @@ mod tests {
     fn call(pairs: &[(&str, &str)], name: &str) -> Result<(), i64> {
         let mut all = vec![("MCP-Protocol-Version", "2026-07-28"), ("mcp-method", "tools/call")];
         all.extend(pairs);
-        check(&headers(&all), "2026-07-28", "tools/call", &json!({"name": name})).map_err(|error| error.code)
+        check(&headers(&all), "2026-07-28", "tools/call", Some(name)).map_err(|error| error.code)
     }
 
     #[test]
@@ -189,7 +187,7 @@ mod tests {
         }
         assert_eq!(call(&[], "read"), Err(-32020));
         assert_eq!(call(&[("Mcp-Name", "read"), ("Mcp-Name", "read")], "read"), Err(-32020));
-        let list = |pairs: &[(&str, &str)]| check(&headers(pairs), "2026-07-28", "tools/list", &json!({}));
+        let list = |pairs: &[(&str, &str)]| check(&headers(pairs), "2026-07-28", "tools/list", None);
         assert!(list(&[("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")]).is_ok());
         assert!(list(&[("mcp-protocol-version", "2026-07-28"), ("mcp-method", "Tools/list")]).is_err());
         assert!(list(&[("mcp-protocol-version", "2026-07-28")]).is_err());
@@ -204,8 +202,10 @@ mod tests {
             path: path.iter().map(|key| (*key).to_owned()).collect(),
         };
         let all = [mirrored("Region", &["where", "region"]), mirrored("Count", &["n"]), mirrored("Dry", &["dry"])];
-        let check =
-            |pairs: &[(&str, &str)], arguments: Value| check_mirrored(&headers(pairs), &all, &arguments).is_ok();
+        let check = |pairs: &[(&str, &str)], arguments: Value| {
+            let arguments = serde_json::value::to_raw_value(&arguments).unwrap();
+            check_mirrored(&headers(pairs), &all, &arguments).is_ok()
+        };
         let arguments = json!({"where": {"region": "eu"}, "n": 42, "dry": true});
         assert!(check(
             &[("mcp-param-region", "eu"), ("mcp-param-count", "42.0"), ("mcp-param-dry", "true")],
@@ -222,6 +222,10 @@ mod tests {
             assert!(!check(bad, arguments.clone()), "{bad:?}");
         }
         assert!(!check(&[("mcp-param-region", "eu")], json!({})));
+        // Nothing gets past the comparison by being odd.
+        let deep = RawValue::from_string(format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200))).unwrap();
+        assert!(check_mirrored(&headers(&[]), &all, &deep).is_err());
+        assert!(check_mirrored(&headers(&[]), &[], &deep).is_ok());
     }
 
     #[test]

@@ -7,10 +7,9 @@ use std::pin::Pin;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use plugward_protocol::mcp::{codes, methods};
+use plugward_protocol::mcp::{CallParamsIn, codes, methods};
 use plugward_protocol::modern;
 use plugward_protocol::{RequestId, RequestMeta, RpcError, envelope};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -35,10 +34,12 @@ pub(super) async fn answer(
 ) -> Result<Response, Response> {
     let bad_request = |error: &RpcError| failure(StatusCode::BAD_REQUEST, Some(&id), error);
     if let Some(Some(version)) = &named {
-        let body = params.as_deref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
-        headers::check(&posted.headers, version, &method, &body).map_err(|error| bad_request(&error))?;
-        if method == methods::TOOLS_CALL {
-            check_arguments(shared, &posted, &body).map_err(|error| bad_request(&error))?;
+        // Parameters that cannot be read are refused when the call is made.
+        let call = (method == methods::TOOLS_CALL).then(|| CallParamsIn::parse(params.as_deref()).ok()).flatten();
+        let name = call.as_ref().map(|call| call.name.as_str());
+        headers::check(&posted.headers, version, &method, name).map_err(|error| bad_request(&error))?;
+        if let Some(call) = &call {
+            check_arguments(shared, &posted, call).map_err(|error| bad_request(&error))?;
         }
     }
     let meta = RequestMeta::parse(params.as_deref()).map_err(|error| bad_request(&error))?;
@@ -73,11 +74,9 @@ pub(super) async fn answer(
     Ok(begin(shared, conversation, posted.accepts.json, posted.accepts.stream).await)
 }
 
-fn check_arguments(shared: &Shared, posted: &Posted, params: &Value) -> Result<(), RpcError> {
-    let Some(name) = params["name"].as_str() else { return Ok(()) };
-    let Some(definition) = shared.server.host().exposed_definition(name) else { return Ok(()) };
-    let mirrored = mirror::of_definition(&definition);
-    headers::check_mirrored(&posted.headers, &mirrored, &params["arguments"])
+fn check_arguments(shared: &Shared, posted: &Posted, call: &CallParamsIn) -> Result<(), RpcError> {
+    let Some(definition) = shared.server.host().exposed_definition(&call.name) else { return Ok(()) };
+    headers::check_mirrored(&posted.headers, &mirror::of_definition(&definition), &call.arguments)
 }
 
 /// Waits for the first thing there is to say; what it is decides the form of the answer.
