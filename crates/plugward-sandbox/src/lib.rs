@@ -49,6 +49,7 @@
 //!
 //! Shared memory is not limited without cgroups, which are not used yet; nor is a list of hosts enforced.
 
+mod detached;
 mod enforcement;
 mod error;
 mod exit;
@@ -61,6 +62,7 @@ mod linux;
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
 
+pub use detached::{Detached, start_detached};
 pub use enforcement::{
     DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
     UserControl,

@@ -14,6 +14,7 @@ use super::operation::{Notice, Operation, Outcome};
 use super::socket::{ANSWER_BYTES_MAX, Frame, Request, SocketAddress, is_same_user, read_line, write_line};
 use super::{CONTROL_VERSION, Failure};
 use crate::exit::Exit;
+use crate::profile::Profile;
 use plugward_host::{ErrorCode, HostError};
 
 /// A serving process says hello at once; one that does not within this time hangs.
@@ -135,8 +136,12 @@ impl Client {
     }
 
     /// Turns the connection into an MCP stream.
-    pub(crate) async fn into_mcp(mut self) -> Result<(BufReader<OwnedReadHalf>, OwnedWriteHalf), Failure> {
-        let request = Request { control_version: CONTROL_VERSION, operation: Operation::Mcp };
+    pub(crate) async fn into_mcp(
+        mut self,
+        profile: Profile,
+    ) -> Result<(BufReader<OwnedReadHalf>, OwnedWriteHalf), Failure> {
+        let request =
+            Request { control_version: CONTROL_VERSION, operation: Operation::Mcp { profile: Box::new(profile) } };
         write_line(&mut self.writer, &request).await.map_err(|error| broken(&error))?;
         match read_line(&mut self.reader, ANSWER_BYTES_MAX).await.map_err(|error| broken(&error))? {
             Some(Frame::Done(Outcome::Mcp)) => Ok((self.reader, self.writer)),
