@@ -123,9 +123,17 @@ pub(super) fn leave_session() {
 }
 
 /// Standard error that is the log of a host on demand: begun anew where it would grow past its limit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct BoundedLog {
     written: AtomicU64,
+}
+
+impl BoundedLog {
+    pub(super) fn open() -> Self {
+        // What an earlier host wrote counts.
+        let there = rustix::fs::fstat(io::stderr()).map_or(0, |facts| u64::try_from(facts.st_size).unwrap_or(0));
+        Self { written: AtomicU64::new(there) }
+    }
 }
 
 impl Write for &BoundedLog {
@@ -146,8 +154,9 @@ impl Write for &BoundedLog {
 /// Ends the host that runs on this home, and waits for its end.
 pub(super) async fn stop(context: &Context) -> Result<Exit, Failure> {
     let home = &context.settings.home;
-    let pid = match Client::connect(home).await {
-        Ok(client) => client.pid(),
+    // Also a host of another version, which no other command can talk to.
+    let pid = match Client::process(home).await {
+        Ok(pid) => pid,
         Err(ConnectError::Failed(failure)) => return Err(failure),
         Err(ConnectError::NobodyThere) => {
             context.output.note("no host runs here");

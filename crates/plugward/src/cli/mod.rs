@@ -276,7 +276,7 @@ fn log_to_stderr(global: &Global, serving: bool, bounded: bool) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives.join(",")))
         .with_writer(if bounded {
-            BoxMakeWriter::new(std::sync::Arc::new(daemon::BoundedLog::default()))
+            BoxMakeWriter::new(std::sync::Arc::new(daemon::BoundedLog::open()))
         } else {
             BoxMakeWriter::new(std::io::stderr)
         })

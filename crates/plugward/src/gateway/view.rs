@@ -92,7 +92,7 @@ impl View {
         let unknown = || RpcError::new(codes::INVALID_PARAMS, UNKNOWN_TOOL);
         let params = match self.profile.mode {
             Mode::List => params,
-            Mode::Search => match search::Request::of(params) {
+            Mode::Search => match search::Request::of(&params) {
                 None => return Err(unknown()),
                 Some(search::Request::Invalid(message)) => return Ok(Routed::Answered(search::failed(&message))),
                 Some(search::Request::Search { query, limit }) => {

@@ -109,7 +109,7 @@ struct CallArguments {
 
 impl Request {
     /// Reads a call; none if it is to none of the three.
-    pub(super) fn of(params: CallParamsIn) -> Option<Self> {
+    pub(super) fn of(params: &CallParamsIn) -> Option<Self> {
         let text = params.arguments.get();
         let request = match params.name.as_str() {
             SEARCH => serde_json::from_str(text).map(|SearchArguments { query, limit }| Request::Search {

@@ -21,7 +21,7 @@ const SATURATION: f64 = 1.2;
 const LENGTH_SHARE: f64 = 0.5;
 
 /// What a word of the same meaning counts in place of the word itself.
-const SYNONYM_WEIGHT: f64 = 0.4;
+const SYNONYM_WEIGHT: f64 = 0.6;
 
 /// Longest query looked at, in words; people and models write a sentence.
 const QUERY_WORDS_MAX: usize = 48;
@@ -159,13 +159,15 @@ fn same_meaning(word: &str) -> impl Iterator<Item = String> + use<> {
 /// The words of a text, in lower case and without endings.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
         .flat_map(parts)
         .map(|word| word.to_lowercase())
         .filter(|word| !EMPTY_WORDS.contains(&word.as_str()))
         .map(|word| stem(&word))
 }
 
-/// The parts of a word in camel case: `createPR2` is `create` and `PR2`.
+/// The parts of a word in camel case, and the word itself: `createPR2` is `create`, `PR2` and `createPR2`, and `GitHub`
+/// is `github` to whoever writes it so.
 fn parts(word: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -180,9 +182,10 @@ fn parts(word: &str) -> Vec<&str> {
             start = *at;
         }
     }
-    if start < word.len() {
+    if start > 0 {
         parts.push(&word[start..]);
     }
+    parts.push(word);
     parts
 }
 
@@ -231,8 +234,8 @@ mod tests {
             ("running", "run"),
             ("branches", "branch"),
             ("boxes", "box"),
-            ("listPullRequests", "list pull requests"),
-            ("HTTPServer2", "http server2"),
+            ("listPullRequests", "list pull requests listpullrequests"),
+            ("HTTPServer2", "http server2 httpserver2"),
             ("read_text-file", "Read the text file!"),
         ];
         for (a, b) in same {

@@ -10,6 +10,9 @@ use super::*;
 const CATALOGUE: &str = include_str!("catalogue.txt");
 const QUERIES: &str = include_str!("queries.txt");
 
+/// Questions with the right tool among the first five, and with it as the first.
+const MEASURED_PERCENT: (usize, usize) = (88, 57);
+
 fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
 }
@@ -62,7 +65,8 @@ fn the_right_tool_is_among_the_first_five() {
     let percent = |number: usize| number * 100 / count;
     let summary =
         format!("recall@5 {} %, first {} % of {count}; missed:\n{}", percent(hits), percent(first), missed.join("\n"));
-    assert!(percent(hits) >= 85 && percent(first) >= 55, "{summary}");
+    // Everything here is deterministic; whoever makes it better says so in docs/settings.md.
+    assert_eq!((percent(hits), percent(first)), MEASURED_PERCENT, "{summary}");
 }
 
 #[test]
@@ -87,11 +91,11 @@ fn call(name: &str, arguments: &str) -> CallParamsIn {
 fn a_call_goes_on_as_it_was_meant() {
     // Case B059: 64-bit numbers and key order are the caller's.
     let text = r#"{"arguments": {"b": 12345678901234567890, "a": 1.50}, "name": "x_y"}"#;
-    let Some(Request::Call(params)) = Request::of(call(CALL, text)) else { panic!("no call") };
+    let Some(Request::Call(params)) = Request::of(&call(CALL, text)) else { panic!("no call") };
     assert_eq!((params.name.as_str(), params.arguments.get()), ("x_y", r#"{"b": 12345678901234567890, "a": 1.50}"#));
     assert_eq!(params.meta.unwrap().get(), r#"{"k":1}"#);
     for text in [r#"{"name": "x_y"}"#, r#"{"name": "x_y", "arguments": null}"#] {
-        let Some(Request::Call(params)) = Request::of(call(CALL, text)) else { panic!("no call") };
+        let Some(Request::Call(params)) = Request::of(&call(CALL, text)) else { panic!("no call") };
         assert_eq!(params.arguments.get(), "{}");
     }
 }
@@ -100,10 +104,10 @@ fn a_call_goes_on_as_it_was_meant() {
 fn arguments_that_do_not_fit_are_told_and_other_names_are_not_ours() {
     for (name, text) in [(SEARCH, "{}"), (SEARCH, r#"{"query": 1}"#), (DESCRIBE, "[]"), (CALL, r#"{"arguments": {}}"#)]
     {
-        assert!(matches!(Request::of(call(name, text)), Some(Request::Invalid(message)) if message.contains(name)));
+        assert!(matches!(Request::of(&call(name, text)), Some(Request::Invalid(message)) if message.contains(name)));
     }
-    assert!(Request::of(call("x_y", "{}")).is_none());
-    let limit = |text: &str| match Request::of(call(SEARCH, text)) {
+    assert!(Request::of(&call("x_y", "{}")).is_none());
+    let limit = |text: &str| match Request::of(&call(SEARCH, text)) {
         Some(Request::Search { limit, .. }) => limit,
         other => panic!("{other:?}"),
     };
@@ -131,5 +135,5 @@ fn descriptions_are_cut_and_definitions_are_whole() {
 fn the_three_tools_are_small() {
     let tokens: u64 = definitions().iter().map(|definition| crate::cost::of_definition(definition.get())).sum();
     assert_eq!(definitions().len(), 3);
-    assert!(tokens < 600, "{tokens}");
+    assert!(tokens < 300, "{tokens}");
 }

@@ -5,6 +5,7 @@ mod consent;
 mod daemon;
 mod demo;
 mod hostile;
+mod on_demand;
 mod output;
 mod secrets;
 mod walk;
