@@ -1,7 +1,9 @@
 //! The host that the first agent starts in the background, and that no agent's end takes away.
 
+#![allow(clippy::needless_pass_by_value, reason = "a test reads better with `json!` as the argument")]
+
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -19,8 +21,11 @@ struct Agent {
 
 impl Agent {
     fn start(cli: &Cli, arguments: &[&str]) -> Self {
-        let mut child =
-            cli.command(&[&["serve", "--stdio"], arguments].concat()).stdin(Stdio::piped()).spawn().unwrap();
+        Self::over(cli.command(&[&["serve", "--stdio"], arguments].concat()))
+    }
+
+    fn over(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let input = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut agent = Self { child, input, answers, id: 0 };
@@ -95,6 +100,27 @@ impl Drop for OnDemand {
     fn drop(&mut self) {
         self.cli.run(&["stop"]);
     }
+}
+
+/// What stands in an agent's settings is what it starts, with next to no environment: it has to work as it stands.
+#[test]
+fn the_entry_in_an_agents_settings_works() {
+    let home = OnDemand::new("[profiles.cursor]\ntools = [\"fix.echo\"]\n");
+    let user = tempfile::tempdir().unwrap();
+    std::fs::create_dir(user.path().join(".cursor")).unwrap();
+    let connected = home.cli.command(&["connect", "cursor", "--yes"]).env("HOME", user.path()).status().unwrap();
+    assert!(connected.success());
+    let text = std::fs::read_to_string(user.path().join(".cursor/mcp.json")).unwrap();
+    let settings: Value = serde_json::from_str(&text).unwrap();
+    let entry = &settings["mcpServers"]["plugward"];
+    let mut command = Command::new(entry["command"].as_str().unwrap());
+    command.args(entry["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()));
+    command.env_clear().env("HOME", user.path()).current_dir("/");
+    let mut agent = Agent::over(command);
+    // Without our variables the environment is `production`, and what needs a sandbox runs where there is one.
+    assert!(agent.ask("tools/list", json!({}))["result"]["tools"].is_array());
+    drop(agent.input.take());
+    assert!(wait(&mut agent.child).success());
 }
 
 /// Closing one agent, even by force, must not break the others, whichever came first.
