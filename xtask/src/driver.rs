@@ -45,6 +45,11 @@ impl Plugward {
         &self.binary
     }
 
+    /// The home.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// What has to be set for `plugward` to find this home, apart from `PATH`.
     pub(crate) fn settings(&self) -> [(&'static str, String); 3] {
         [

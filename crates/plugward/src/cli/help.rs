@@ -149,9 +149,15 @@ pub(super) const SERVE: &str = "\
 While it runs, all other commands on the same home act through it. `serve --stdio` joins the host that runs; where none
 does it starts one in the background, which ends by itself once nobody has been connected for a while.
 
+Callers over HTTP show a token: MCP clients the one in run/mcp-token of the home, programs that use the Host API the one
+in run/api-token. There is no TLS: on an address that other machines can reach, put a proxy that has it in front. The
+Host API is served on loopback addresses alone.
+
 Examples:
   plugward serve --stdio                  what an MCP client starts
-  plugward serve --http 127.0.0.1:8420    the Host API, for programs
+  plugward serve --http 127.0.0.1:8420    MCP at /mcp, and the Host API for programs
+  plugward serve --http 10.0.0.5:8420 --allow-host tools.example
+                                          MCP for other machines
   plugward serve                          keep the plugins running for other commands";
 
 pub(super) const STOP: &str = "\

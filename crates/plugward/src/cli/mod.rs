@@ -202,7 +202,8 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, Failure> 
         Command::Asks => permissions::asks(context).await,
         Command::Answer { request, answer } => permissions::answer(context, request, answer.into()).await,
         Command::Serve { detached: true, .. } => serve::detached(context).await,
-        Command::Serve { stdio, client, in_process, http, .. } => {
+        Command::Serve { stdio, client, in_process, http, allow_host, .. } => {
+            let http = http.map(|address| serve::HttpFace { address, names: allow_host });
             serve::run(context, serve::Faces { stdio, client, in_process, http }).await
         }
         Command::Stop => daemon::stop(context).await,

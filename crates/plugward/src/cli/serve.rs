@@ -11,16 +11,27 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use plugward_host::{ErrorCode, Host, HostError};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::link::{self, Found};
 use super::{Context, daemon, stdio};
 use crate::control::{Client, ControlServer, Failure, Visitors};
 use crate::exit::Exit;
+use crate::profile::Profile;
 use crate::{api, gateway};
+
+/// The face over HTTP, as it was asked for.
+pub(super) struct HttpFace {
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    /// Names under which this machine is reached, beside its own for itself.
+    pub(super) names: Vec<String>,
+}
 
 /// What is to be offered, and how.
 pub(super) struct Faces {
@@ -30,8 +41,8 @@ pub(super) struct Faces {
     pub(super) client: Option<String>,
     /// In this process, whatever the settings say.
     pub(super) in_process: bool,
-    /// The Host API.
-    pub(super) http: Option<SocketAddr>,
+    /// MCP and the Host API over HTTP.
+    pub(super) http: Option<HttpFace>,
 }
 
 /// The host in the background. Another one that is there already is as good.
@@ -74,8 +85,8 @@ pub(super) async fn run(context: &Context, faces: Faces) -> Result<Exit, Failure
 async fn serve(context: &Context, host: &Host, offered: Faces, idle: Option<Duration>) -> Result<Exit, Failure> {
     let home = &context.settings.home;
     // Before any plugin starts: what cannot be offered needs no start.
-    let api = match offered.http {
-        Some(address) => Some(prepare_api(home, address).await?),
+    let http = match offered.http {
+        Some(face) => Some(prepare_http(home, face).await?),
         None => None,
     };
     let control = ControlServer::bind(home).map_err(|error| {
@@ -92,11 +103,12 @@ async fn serve(context: &Context, host: &Host, offered: Faces, idle: Option<Dura
         Ok(())
     });
     // The address in use: the one asked for may leave the port open.
-    let address = api.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
-    if let Some((listener, options)) = api {
-        faces.spawn(api::serve(host.clone(), listener, options, stop.clone()));
-    }
+    let address = http.as_ref().and_then(|http| http.listener.local_addr().ok());
     announce(context, address);
+    if let Some(http) = http {
+        // Which agent is at the other end of a connection nobody says, so all get the default profile.
+        serve_http(host, http, context.settings.profiles.of_client(None), &mut faces, &stop);
+    }
     // A task of its own: beside those of its requests it runs on the same threads, and nobody has to be woken.
     let mut session = JoinSet::new();
     if offered.stdio {
@@ -145,20 +157,70 @@ fn announce(context: &Context, listening: Option<SocketAddr>) {
     tracing::info!(home = %home.display(), pid = std::process::id(), "serving");
     if let Some(address) = listening {
         let token = api::Token::path(home);
-        tracing::info!("Host API on http://{address}, its token is in {}", token.display());
+        if address.ip().is_loopback() {
+            tracing::info!("Host API on http://{address}, its token is in {}", token.display());
+        }
+        let token = api::Token::mcp_path(home);
+        tracing::info!("MCP on http://{address}{}, its token is in {}", gateway::http::PATH, token.display());
     }
 }
 
-async fn prepare_api(home: &Path, address: SocketAddr) -> Result<(TcpListener, api::Options), Failure> {
-    if !address.ip().is_loopback() {
-        let message = format!("address `{address}` can be reached from other machines, which this version refuses");
-        return Err(Failure::usage(message).with_hint("use --http 127.0.0.1:8420"));
+/// What is needed to serve HTTP.
+struct Http {
+    listener: TcpListener,
+    admission: gateway::http::Admission,
+    /// None where other machines could reach it.
+    api: Option<api::Options>,
+}
+
+async fn prepare_http(home: &Path, face: HttpFace) -> Result<Http, Failure> {
+    let HttpFace { address, names } = face;
+    let is_private = address.ip().is_loopback();
+    if !is_private && names.is_empty() {
+        let message = format!("address `{address}` can be reached from other machines");
+        return Err(Failure::usage(message).with_hint(
+            "use --http 127.0.0.1:8420, or add --allow-host NAME for each name that clients on other machines use",
+        ));
     }
-    let listener = api::bind(address)
-        .await
-        .map_err(|error| Failure::new(Exit::Failure, "ADDRESS_UNUSABLE", format!("{error:#}")))?;
-    let token = api::Token::open(home).map_err(|error| Failure::coded(ErrorCode::HomeUnusable, error.to_string()))?;
-    Ok((listener, api::Options::new(token)))
+    let listener = if is_private {
+        api::bind(address).await
+    } else {
+        TcpListener::bind(address).await.with_context(|| format!("address `{address}` cannot be listened on"))
+    };
+    let listener = listener.map_err(|error| Failure::new(Exit::Failure, "ADDRESS_UNUSABLE", format!("{error:#}")))?;
+    let unusable = |error: api::TokenError| Failure::coded(ErrorCode::HomeUnusable, error.to_string());
+    let admission = gateway::http::Admission { token: api::Token::open_mcp(home).map_err(unusable)?, hosts: names };
+    let api = match is_private {
+        true => Some(api::Options::new(api::Token::open(home).map_err(unusable)?)),
+        false => None,
+    };
+    Ok(Http { listener, admission, api })
+}
+
+fn serve_http(
+    host: &Host,
+    http: Http,
+    profile: Profile,
+    faces: &mut JoinSet<anyhow::Result<()>>,
+    stop: &CancellationToken,
+) {
+    let server = gateway::Server::new(host.clone(), gateway::Options { profile, ..gateway::Options::default() });
+    let endpoint = gateway::http::Endpoint::new(server, gateway::http::Limits::default(), stop.clone());
+    let paths = endpoint.router(http.admission);
+    faces.spawn(async move {
+        endpoint.tend().await;
+        Ok(())
+    });
+    let (host, stop) = (host.clone(), stop.clone());
+    faces.spawn(async move {
+        match http.api {
+            Some(options) => api::serve(host, http.listener, options, paths, stop).await,
+            None => {
+                api::serve_alone(http.listener, paths, stop).await;
+                Ok(())
+            }
+        }
+    });
 }
 
 /// Moves bytes between standard input and output and the host that runs.

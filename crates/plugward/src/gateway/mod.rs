@@ -12,6 +12,7 @@
 
 mod driver;
 mod empty_lists;
+pub(crate) mod http;
 mod initialize;
 mod instructions;
 mod listen;
