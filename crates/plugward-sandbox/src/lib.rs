@@ -58,6 +58,7 @@
 //! Those sockets are handed to the host ([`PluginProcess::take_listeners`]), which accepts and decides where each
 //! connection leads. No process of ours runs inside, and no setting of the plugin has to be right for it.
 
+mod detached;
 mod enforcement;
 mod error;
 mod exit;
@@ -80,6 +81,7 @@ mod windows;
 #[cfg(any(windows, test))]
 mod windows_text;
 
+pub use detached::{Detached, start_detached};
 pub use enforcement::{
     Backend, DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
     UserControl,

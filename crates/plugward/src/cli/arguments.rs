@@ -122,6 +122,12 @@ pub(super) enum Command {
     Tools {
         /// Only those of this plugin
         id: Option<String>,
+        /// What they cost in a model's context, in tokens
+        #[arg(long)]
+        cost: bool,
+        /// Only those of this profile
+        #[arg(long, value_name = "NAME", requires = "cost")]
+        profile: Option<String>,
     },
     /// Run a tool and print its result as JSON
     #[command(after_help = help::CALL)]
@@ -173,12 +179,18 @@ pub(super) enum Command {
     /// Run the host: offer all tools over MCP, and over HTTP
     #[command(after_help = help::SERVE)]
     Serve {
-        /// Speak MCP on standard input and output; ends with the input, unless others have joined
+        /// Speak MCP on standard input and output, for one agent; the host is shared by all
         #[arg(long)]
         stdio: bool,
         /// Which agent this is, as `plugward connect` enters it: it chooses the profile
         #[arg(long, value_name = "NAME", requires = "stdio")]
         client: Option<String>,
+        /// Serve in this process, and end with its input: start no host in the background
+        #[arg(long, requires = "stdio")]
+        in_process: bool,
+        /// Be the host in the background
+        #[arg(long, hide = true, conflicts_with_all = ["stdio", "http"])]
+        detached: bool,
         /// Speak MCP (path /mcp) and serve the Host API on this address
         #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
         http: Option<SocketAddr>,
@@ -195,6 +207,9 @@ pub(super) enum Command {
     /// Show which agents are here, and which are connected
     #[command(after_help = help::CLIENTS)]
     Clients,
+    /// End the host that runs, with all plugins
+    #[command(after_help = help::STOP)]
+    Stop,
     /// Walk through everything once with a built-in plugin
     #[command(after_help = help::DEMO)]
     Demo,

@@ -202,6 +202,7 @@ impl Session {
             methods::TOOLS_CALL => {
                 let call = Call {
                     host: self.server.host().clone(),
+                    view: self.server.view(),
                     request: asked.id,
                     params: CallParamsIn::parse(params).map_err(|fault| invalid_params(&fault))?,
                     caller: self.caller.clone(),
