@@ -60,6 +60,7 @@ impl Inner {
             package_dir: &package_dir,
             facts: &facts,
             home_dir: &home_dir,
+            user: self.user_of(id)?,
             own_dir: &self.config.home,
             host: &self.environment,
             passed_variables: &PASSED_VARIABLES,

@@ -11,10 +11,10 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plugward_policy::{ApprovalSubject, ExpandBackendError, ExpandedBackend, Manifest, expand_backend};
-use plugward_sandbox::{LaunchSpec, SandboxSpec, StopGrace};
+use plugward_policy::{ApprovalSubject, ExpandBackendError, ExpandedBackend, Manifest, SandboxLevel, expand_backend};
+use plugward_sandbox::{LaunchSpec, SandboxSpec, StopGrace, UserPolicy};
 
-use super::access::{AccessError, Surroundings, given_variables, local_access, secret_variables};
+use super::access::{AccessError, Surroundings, given_variables, local_access, refuse_shown, secret_variables};
 use super::arguments::check_arguments;
 use super::confinement::Confinement;
 use super::container::ContainerRun;
@@ -42,6 +42,8 @@ pub(crate) struct PlanInput<'a> {
     pub(crate) facts: &'a PackageFacts,
     /// The plugin's private home folder; it need not exist yet.
     pub(crate) home_dir: &'a Path,
+    /// Who the plugin runs as when it has a sandbox.
+    pub(crate) user: UserPolicy,
     /// The folder of plugward's own state, which no permission may reach.
     pub(crate) own_dir: &'a Path,
     /// The host's own environment: what `${NAME}` refers to, and where passed variables come from.
@@ -120,10 +122,25 @@ impl LaunchPlan {
     pub(crate) fn sandboxed_spec(&self, generation: u64, sandbox: SandboxSpec) -> LaunchSpec {
         let mut spec = self.launch_spec(generation);
         // The folder for temporary files the user has is not there, or is everybody's.
-        spec.env.retain(|(name, _)| name != "TMPDIR");
-        spec.env.push(("TMPDIR".into(), self.confinement.temporary_dir().into()));
+        if self.manifest_temporary_dir().is_none_or(|wanted| !self.confinement.is_own_room(wanted)) {
+            spec.env.retain(|(name, _)| name != "TMPDIR");
+            spec.env.push(("TMPDIR".into(), self.confinement.temporary_dir().into()));
+        }
         spec.sandbox = Some(sandbox);
         spec
+    }
+
+    fn manifest_temporary_dir(&self) -> Option<&Path> {
+        let found = self.manifest_env.iter().rev().find(|(name, _)| name == "TMPDIR");
+        found.map(|(_, value)| Path::new(value.as_str()))
+    }
+
+    /// The folder for temporary files that the manifest sets and the plugin does not get in its sandbox, because it could
+    /// not write there.
+    pub(crate) fn replaced_temporary_dir(&self) -> Option<&Path> {
+        let wanted = self.manifest_temporary_dir()?;
+        let kept = self.confinement.level == SandboxLevel::None || self.confinement.is_own_room(wanted);
+        (!kept).then_some(wanted)
     }
 
     /// Name of the container of start `generation`, to stop it by, when the command starts one.
@@ -244,6 +261,9 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
     let user_home = input.host.get("HOME").map(Path::new).filter(|home| home.is_absolute()).map(real);
     let private = KeptPrivate { user_home: user_home.as_deref(), own_dir: &own_dir };
     let shared = runtime_paths(&executable.path, &package_dir, path_var, private);
+    if input.manifest.min_sandbox_level != SandboxLevel::None {
+        refuse_shown(&own_dir, shared.names())?;
+    }
     let container = ContainerRun::recognise(&backend.command, &backend.args, &input.manifest.id, input.home_dir);
     let arguments = container.as_ref().map_or(backend.args.as_slice(), ContainerRun::arguments);
     let argv = std::iter::once(text(&executable.path)?).chain(arguments.iter().cloned()).collect();
@@ -263,7 +283,7 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
         secrets: &secrets,
     })?;
     let confinement = Confinement {
-        plugin: input.manifest.id.clone(),
+        user: input.user,
         level: input.manifest.min_sandbox_level,
         package_dir,
         home_dir,

@@ -79,7 +79,13 @@ pub(super) fn spawn(
     let Some(sandbox) = sandbox else {
         return Err(HostError::internal("making the sandbox of a plugin that asks for one"));
     };
-    plan.confinement.refuse_foreign(&grants, sandbox.user).map_err(cannot_be_kept)?;
+    plan.confinement.refuse_foreign(&grants).map_err(cannot_be_kept)?;
+    plan.confinement.refuse_closed().map_err(cannot_be_kept)?;
+    if let Some(wanted) = plan.replaced_temporary_dir() {
+        let given = plan.confinement.temporary_dir().display();
+        let wanted = plugward_policy::visible(&wanted.to_string_lossy());
+        plugin.log.push(LogOrigin::Host, &format!("TMPDIR of the manifest, `{wanted}`, is replaced by `{given}`"));
+    }
     match inner.config.launcher.spawn(&plan.sandboxed_spec(generation, sandbox)) {
         Ok(spawned) => Ok(Confined { spawned, unconfined: None }),
         Err(error) if !is_level_missing(&error) => Err(start_failed(plugin, plan, &error)),
