@@ -220,7 +220,7 @@ fn a_person_is_told_in_order_of_risk() {
         "moderate: may connect to api.example.test, port 443",
         "moderate: is given the variable EDITOR of your environment",
         "low: may use 2 GiB of memory, processor time without a bound, 256 processes and threads, 1024 open files in \
-         each process, files of 1 GiB each, and any number of them",
+         each process, files of 1 GiB each, and 2 GiB for all of its own data",
         "absent: gets no other files but its own package and data",
         "absent: gets no other hosts",
         "absent: gets no other variables of your environment but the usual ones, such as PATH and LANG",

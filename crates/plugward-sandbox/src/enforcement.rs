@@ -85,6 +85,8 @@ pub enum MemoryControl {
     None,
     /// Private memory of each process; shared memory does not count.
     Rlimit,
+    /// As above by the kernel, and all processes together with what they share by a look ten times a second.
+    RlimitAndWatch,
 }
 
 /// What limits the number of processes of a plugin.
@@ -111,6 +113,10 @@ pub enum DiskControl {
     FileSize,
     /// Private temporary files of a fixed size, and the size of each file elsewhere.
     TmpfsAndFileSize,
+    /// The size of each file, and that of its home by measuring.
+    FileSizeAndWatch,
+    /// Private temporary files of a fixed size, the size of each file elsewhere, and that of its home by measuring.
+    TmpfsFileSizeAndWatch,
 }
 
 /// The user a plugin runs as, seen from the host.
@@ -170,6 +176,8 @@ impl Applied {
     pub(crate) const PROCESS_LIMIT: Self = Self(1 << 15);
     pub(crate) const FILE_LIMIT: Self = Self(1 << 16);
     pub(crate) const OWN_USER: Self = Self(1 << 17);
+    pub(crate) const MEMORY_WATCH: Self = Self(1 << 18);
+    pub(crate) const DISK_WATCH: Self = Self(1 << 19);
 
     pub(crate) const fn landlock(abi: u8) -> Self {
         Self(abi as u32)
@@ -240,16 +248,22 @@ impl Enforcement {
                 (true, false) => NetworkControl::NoneSeccomp,
                 (false, _) => NetworkControl::Open,
             },
-            mem: if has(Applied::MEMORY_LIMIT) { MemoryControl::Rlimit } else { MemoryControl::None },
+            mem: match (has(Applied::MEMORY_LIMIT), has(Applied::MEMORY_WATCH)) {
+                (true, true) => MemoryControl::RlimitAndWatch,
+                (true, false) => MemoryControl::Rlimit,
+                (false, _) => MemoryControl::None,
+            },
             pids: match (has(Applied::PROCESS_LIMIT), has(Applied::PROCESSES)) {
                 (true, true) => ProcessControl::UserNamespace,
                 (true, false) => ProcessControl::User,
                 (false, _) => ProcessControl::None,
             },
-            disk: match (has(Applied::FILE_LIMIT), has(Applied::MOUNTS)) {
-                (true, true) => DiskControl::TmpfsAndFileSize,
-                (true, false) => DiskControl::FileSize,
-                (false, _) => DiskControl::None,
+            disk: match (has(Applied::FILE_LIMIT), has(Applied::MOUNTS), has(Applied::DISK_WATCH)) {
+                (true, true, true) => DiskControl::TmpfsFileSizeAndWatch,
+                (true, false, true) => DiskControl::FileSizeAndWatch,
+                (true, true, false) => DiskControl::TmpfsAndFileSize,
+                (true, false, false) => DiskControl::FileSize,
+                (false, ..) => DiskControl::None,
             },
             uid: if has(Applied::OWN_USER) { UserControl::Separate } else { UserControl::Same },
             missing: missing(level, applied),
@@ -266,7 +280,7 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
     }
     let abi = applied.landlock_abi();
     let spaces = applied.has(Applied::MOUNTS);
-    let facts: [(bool, &str); 10] = [
+    let facts: [(bool, &str); 11] = [
         (!applied.has(Applied::NO_SOCKETS), "network isolation"),
         (!spaces && abi == 0, "file system isolation"),
         (!spaces && abi > 0, "hiding that files exist"),
@@ -276,7 +290,8 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
         (spaces && abi == 0, "Landlock as a second layer"),
         (spaces && !applied.has(Applied::PROC), "/proc inside the sandbox"),
         (!applied.has(Applied::PROCESS_LIMIT), "limit on processes"),
-        (true, "limit on shared memory (needs cgroup v2)"),
+        (!applied.has(Applied::MEMORY_WATCH), "limit on shared memory"),
+        (!applied.has(Applied::DISK_WATCH), "limit on the size of its home"),
     ];
     facts.iter().filter(|(missing, _)| *missing).map(|(_, what)| (*what).to_owned()).collect()
 }
@@ -328,7 +343,8 @@ mod tests {
         let full = Enforcement::of(Level::Full, all, Some("ok@boot/hash".into()));
         assert_eq!((full.fs, full.net), (FileControl::MountNamespace, NetworkControl::NoneNamespace));
         assert_eq!((full.tree, full.pids), (TreeControl::PidNamespace, ProcessControl::UserNamespace));
-        assert_eq!(full.missing, ["limit on shared memory (needs cgroup v2)"]);
+        assert_eq!((full.mem, full.disk), (MemoryControl::RlimitAndWatch, DiskControl::TmpfsFileSizeAndWatch));
+        assert!(full.missing.is_empty(), "{:?}", full.missing);
     }
 
     /// A minimum level is a comparison; a wrong order would let a weak sandbox pass for a strong one.

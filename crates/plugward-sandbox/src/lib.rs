@@ -47,7 +47,8 @@
 //! a process that left that session escapes. The report then says that the tree is not known to be gone. A plugin that
 //! keeps stopping its launcher can delay the end of its tree as long as it runs.
 //!
-//! Shared memory is not limited without cgroups, which are not used yet; nor is a list of hosts enforced.
+//! The memory of a whole tree, shared memory included, and the size of a plugin's home are looked at ten times a second. A
+//! plugin that passes a limit is killed, and has got some way beyond it. Nor is a list of hosts enforced.
 
 mod enforcement;
 mod error;
@@ -66,7 +67,7 @@ pub use enforcement::{
     UserControl,
 };
 pub use error::{OsCause, SpawnError, SpawnStep};
-pub use exit::{ExitReport, MainExit};
+pub use exit::{Exceeded, ExitReport, MainExit};
 pub use platform::{Availability, PlatformReport, probe};
 pub use sandbox::{
     Alias, DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,

@@ -118,6 +118,8 @@ impl Confinement {
                 processes: Some(limits.processes.into()),
                 open_files: Some(limits.open_files.into()),
                 file_bytes: Some(limits.file_bytes),
+                disk_bytes: Some(limits.disk_bytes),
+                wall_s: None,
             },
             user: self.user,
             ..SandboxSpec::new(level)
@@ -236,8 +238,10 @@ mod tests {
     // Requirements 91 to 93: each permission becomes exactly what its sentence says, and only once it is granted.
     #[test]
     fn granted_permissions_become_paths_network_and_limits() {
-        let (wanted, grants) =
-            confinement("['fs.read:/usr/share', 'fs.write:/tmp', 'net:*']", "{memory_bytes: 67108864, cpu_seconds: 9}");
+        let (wanted, grants) = confinement(
+            "['fs.read:/usr/share', 'fs.write:/tmp', 'net:*']",
+            "{memory_bytes: 67108864, cpu_seconds: 9, disk_bytes: 1048576}",
+        );
         let spec = wanted.sandbox(&grants).unwrap().unwrap();
         // Only the distribution's folders are looked for again at the start; what was reviewed is opened as it was.
         assert_eq!(spec.read_only, [Path::new("/usr")]);
@@ -247,6 +251,7 @@ mod tests {
         assert_eq!(spec.read_write, [Path::new("/tmp")]);
         assert_eq!(spec.network, Network::Open);
         assert_eq!((spec.limits.memory_bytes, spec.limits.cpu_s), (Some(67_108_864), Some(9)));
+        assert_eq!(spec.limits.disk_bytes, Some(1_048_576));
         let spec = wanted.sandbox(&GrantSet::default()).unwrap().unwrap();
         assert_eq!((spec.granted.len(), spec.aliases.len()), (1, 1));
         assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 0, Network::Off));

@@ -97,14 +97,14 @@ impl ResourceLimits {
             Some(seconds) => format!("{} of processor time in each process", seconds_in_words(seconds)),
             None => "processor time without a bound".to_owned(),
         };
-        // A person agrees to what is kept: nothing measures the total of a plugin's data yet.
         format!(
             "may use {} of memory, {time}, {} processes and threads, {} open files in each process, files of {} each, \
-             and any number of them",
+             and {} for all of its own data",
             bytes_in_words(self.memory_bytes),
             self.processes,
             self.open_files,
             bytes_in_words(self.file_bytes),
+            bytes_in_words(self.disk_bytes),
         )
     }
 
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(
             limits.sentence(),
             "may use 2 GiB of memory, 60 seconds of processor time in each process, 256 processes and threads, 1024 \
-             open files in each process, files of 1 GiB each, and any number of them"
+             open files in each process, files of 1 GiB each, and 2 GiB for all of its own data"
         );
     }
 }

@@ -27,12 +27,14 @@ use super::{
     channel,
     child::{self, Task},
     confine::{self, Confinement},
+    disk::Measured,
     failure::{Failure, Step},
     in_place, jail,
     layers::Layers,
     ownership,
     signals::SignalEvents,
     supervise::Supervision,
+    watch::Watch,
     wire::{self, Purpose, Record},
     witness::Canaries,
 };
@@ -94,7 +96,8 @@ fn run(layers: Layers) -> i32 {
     };
     match prepare_and_start(&control, layers) {
         Ok(Some((signals, started, kill_after))) => {
-            Supervision::new(control, signals, started.child, started.main, started.reports, kill_after).run();
+            Supervision::new(control, signals, started.child, started.main, started.reports, kill_after, started.watch)
+                .run();
             EXIT_DONE
         }
         // The host left before it said what to start.
@@ -158,6 +161,8 @@ struct Started {
     /// Id of the main process for the host.
     main: i32,
     applied: Applied,
+    /// The limits the launcher keeps.
+    watch: Option<Watch>,
     /// What the witness tries to reach; it goes when the launcher does.
     _canaries: Option<Canaries>,
 }
@@ -196,9 +201,10 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
         let main = child.as_raw_nonzero().get();
-        return Ok(Started { child, reports: None, main, applied: Applied::default(), _canaries: None });
+        return Ok(Started { child, reports: None, main, applied: Applied::default(), watch: None, _canaries: None });
     };
     settle_user(sandbox, &stdio)?;
+    let (watch, watched) = if layers.has(Layers::LIMITS) { watch(sandbox)? } else { (None, Applied::default()) };
     let (canaries, task) = match purpose {
         Purpose::Plugin => (None, Task::Plugin),
         Purpose::Witness => {
@@ -210,10 +216,23 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
     if sandbox.level == Level::Full {
         let jailed = jail::start(&spec, sandbox, stdio, task, layers)?;
         let jail::Jailed { init, main, reports, applied } = jailed;
-        return Ok(Started { child: init, reports: Some(reports), main, applied, _canaries: canaries });
+        let applied = applied.with(watched);
+        return Ok(Started { child: init, reports: Some(reports), main, applied, watch, _canaries: canaries });
     }
     let (child, applied) = in_place::start(&spec, sandbox, stdio, task, layers)?;
-    Ok(Started { child, reports: None, main: child.as_raw_nonzero().get(), applied, _canaries: canaries })
+    let (main, applied) = (child.as_raw_nonzero().get(), applied.with(watched));
+    Ok(Started { child, reports: None, main, applied, watch, _canaries: canaries })
+}
+
+/// Prepares the limits that no layer keeps.
+fn watch(sandbox: &SandboxSpec) -> Result<(Option<Watch>, Applied), Failure> {
+    let limits = &sandbox.limits;
+    let home = sandbox.home_dir.as_deref().filter(|_| limits.disk_bytes.is_some());
+    let home = home.map(Measured::open).transpose().map_err(Failure::about(Step::Writable, 0))?;
+    let applied = Applied::default()
+        .with_if(limits.memory_bytes.is_some(), Applied::MEMORY_WATCH)
+        .with_if(home.is_some(), Applied::DISK_WATCH);
+    Ok((Some(Watch::new(limits, home)), applied))
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the

@@ -5,6 +5,7 @@
 mod channel;
 mod child;
 mod confine;
+mod disk;
 mod failure;
 mod in_place;
 mod jail;
@@ -18,6 +19,8 @@ mod sources;
 mod spawn;
 mod supervise;
 mod tree;
+mod usage;
+mod watch;
 mod wire;
 mod witness;
 

@@ -189,11 +189,11 @@ impl Launcher {
             Some(Record::Started { pid, applied }) => {
                 let pid = u32::try_from(pid).unwrap_or_default();
                 let launcher = launcher.confirm()?;
-                let process = PluginProcess::new(control, launcher, reader, pid, spec.stop);
+                let process = PluginProcess::new(control, launcher, reader, pid, spec);
                 Ok((Spawned { stdin, stdout, stderr, process }, applied))
             }
             Some(Record::Failed(failure)) => Err(refused(spec, failure)),
-            Some(Record::MainExit(_) | Record::Gone { .. }) | None => Err(launcher.lost()),
+            Some(Record::MainExit(_) | Record::Exceeded { .. } | Record::Gone { .. }) | None => Err(launcher.lost()),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The launcher's life beside the running plugin.
 //!
 //! Owns reaping, the host's orders, and the end of the tree. Refuses to outlive the host, and to end before the kernel
-//! confirms that no descendant is left (or the limit for trying has passed, which it reports).
+//! confirms that no descendant is left (or the limit for trying has passed, which it reports). A plugin that passes one of
+//! the limits kept by [`super::watch`] is killed like one that is ordered to be.
 //!
 //! ```text
 //!            main exits: TERM to leftovers                    LEFTOVER_GRACE over
@@ -28,6 +29,7 @@ use super::{
     channel::{self, Received},
     signals::SignalEvents,
     tree,
+    watch::Watch,
     wire::{ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
 };
 use crate::MainExit;
@@ -74,6 +76,8 @@ pub(super) struct Supervision {
     /// From TERM to KILL when someone other than the host asks the launcher to end.
     kill_after: Duration,
     leftovers: BTreeSet<i32>,
+    /// The limits that nobody else keeps, where there are any.
+    watch: Option<Watch>,
 }
 
 impl Supervision {
@@ -84,6 +88,7 @@ impl Supervision {
         plugin: i32,
         reports: Option<OwnedFd>,
         kill_after: Duration,
+        watch: Option<Watch>,
     ) -> Self {
         let launcher = getpid().as_raw_nonzero().get();
         let leftovers = BTreeSet::new();
@@ -98,6 +103,7 @@ impl Supervision {
             kill_at: None,
             kill_after,
             leftovers,
+            watch,
         }
     }
 
@@ -113,6 +119,11 @@ impl Supervision {
                 self.kill_by(Instant::now() + LEFTOVER_GRACE);
             }
             if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+                return self.end_tree();
+            }
+            if let Some(exceeded) = self.watch.as_mut().and_then(|watch| watch.look(self.launcher)) {
+                // A host that cannot be told has left, and then the tree ends for that reason.
+                let _host_left = channel::send_short(self.control.as_fd(), &Record::from(exceeded).encode());
                 return self.end_tree();
             }
             let (order, end_requested) = self.wait_for_event();
@@ -142,7 +153,8 @@ impl Supervision {
             .chain(self.reports.iter().map(AsFd::as_fd))
             .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
             .collect();
-        if channel::poll_until(&mut polled, self.kill_at).is_err() {
+        let until = [self.kill_at, self.watch.as_ref().map(Watch::due)].into_iter().flatten().min();
+        if channel::poll_until(&mut polled, until).is_err() {
             // Without events neither the host's death nor a child's would be noticed: better no plugin than that.
             return (Order::Kill, false);
         }

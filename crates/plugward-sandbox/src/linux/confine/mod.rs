@@ -12,6 +12,7 @@ mod seccomp;
 use std::os::fd::AsFd;
 
 use rustix::{
+    io::Errno,
     process::{Gid, Uid},
     thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
@@ -70,7 +71,7 @@ impl Confinement {
     ) -> Result<Self, Failure> {
         let abi = kernel_abi();
         if abi < minimum_abi {
-            return Err(Failure::at(Step::LandlockVersion)(rustix::io::Errno::OPNOTSUPP));
+            return Err(Failure::at(Step::LandlockVersion)(Errno::OPNOTSUPP));
         }
         if abi == 0 || !layers.has(Layers::LANDLOCK) {
             return Ok(self);
@@ -120,6 +121,12 @@ impl Confinement {
         }
         Ok(())
     }
+}
+
+/// Makes a process the first choice of the kernel when memory runs out: a plugin, and never the host.
+pub(super) fn put_first_out_of_memory(process: &str) -> Result<(), Failure> {
+    let score = format!("/proc/{process}/oom_score_adj");
+    std::fs::write(score, "1000").map_err(Failure::at(Step::OutOfMemory))
 }
 
 /// Gives up every capability, for processes of ours beside the plugin.
