@@ -46,6 +46,8 @@ impl std::fmt::Display for Level {
 pub enum TreeControl {
     /// The launcher adopts orphans and walks its descendants; a plugin that keeps forking can delay the end.
     Subreaper,
+    /// A control group: the kernel kills everything in it at once.
+    Cgroup,
     /// A process namespace: the end of its first process ends all others.
     PidNamespace,
 }
@@ -87,6 +89,8 @@ pub enum MemoryControl {
     Rlimit,
     /// As above by the kernel, and all processes together with what they share by a look ten times a second.
     RlimitAndWatch,
+    /// A control group: everything its processes use, shared memory included.
+    Cgroup,
 }
 
 /// What limits the number of processes of a plugin.
@@ -100,6 +104,8 @@ pub enum ProcessControl {
     User,
     /// The count of its user namespace.
     UserNamespace,
+    /// The count of its control group.
+    Cgroup,
 }
 
 /// What limits the disk a plugin may fill.
@@ -178,6 +184,7 @@ impl Applied {
     pub(crate) const OWN_USER: Self = Self(1 << 17);
     pub(crate) const MEMORY_WATCH: Self = Self(1 << 18);
     pub(crate) const DISK_WATCH: Self = Self(1 << 19);
+    pub(crate) const CGROUP: Self = Self(1 << 20);
 
     pub(crate) const fn landlock(abi: u8) -> Self {
         Self(abi as u32)
@@ -236,7 +243,11 @@ impl Enforcement {
         let landlock_abi = applied.landlock_abi();
         Self {
             level,
-            tree: if has(Applied::PROCESSES) { TreeControl::PidNamespace } else { TreeControl::Subreaper },
+            tree: match (has(Applied::PROCESSES), has(Applied::CGROUP)) {
+                (true, _) => TreeControl::PidNamespace,
+                (false, true) => TreeControl::Cgroup,
+                (false, false) => TreeControl::Subreaper,
+            },
             fs: match landlock_abi {
                 _ if has(Applied::MOUNTS) => FileControl::MountNamespace,
                 0 => FileControl::None,
@@ -249,11 +260,13 @@ impl Enforcement {
                 (false, _) => NetworkControl::Open,
             },
             mem: match (has(Applied::MEMORY_LIMIT), has(Applied::MEMORY_WATCH)) {
+                (true, _) if has(Applied::CGROUP) => MemoryControl::Cgroup,
                 (true, true) => MemoryControl::RlimitAndWatch,
                 (true, false) => MemoryControl::Rlimit,
                 (false, _) => MemoryControl::None,
             },
             pids: match (has(Applied::PROCESS_LIMIT), has(Applied::PROCESSES)) {
+                _ if has(Applied::CGROUP) => ProcessControl::Cgroup,
                 (true, true) => ProcessControl::UserNamespace,
                 (true, false) => ProcessControl::User,
                 (false, _) => ProcessControl::None,
@@ -289,7 +302,7 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
         (!applied.has(Applied::NO_SOCKETS) && level == Level::Limited, "the user's Unix sockets"),
         (spaces && abi == 0, "Landlock as a second layer"),
         (spaces && !applied.has(Applied::PROC), "/proc inside the sandbox"),
-        (!applied.has(Applied::PROCESS_LIMIT), "limit on processes"),
+        (!applied.has(Applied::PROCESS_LIMIT) && !applied.has(Applied::CGROUP), "limit on processes"),
         (!applied.has(Applied::MEMORY_WATCH), "limit on shared memory"),
         (!applied.has(Applied::DISK_WATCH), "limit on the size of its home"),
     ];
@@ -342,8 +355,8 @@ mod tests {
         let all = Applied::from_bits(!0xff).with(Applied::landlock(7));
         let full = Enforcement::of(Level::Full, all, Some("ok@boot/hash".into()));
         assert_eq!((full.fs, full.net), (FileControl::MountNamespace, NetworkControl::NoneNamespace));
-        assert_eq!((full.tree, full.pids), (TreeControl::PidNamespace, ProcessControl::UserNamespace));
-        assert_eq!((full.mem, full.disk), (MemoryControl::RlimitAndWatch, DiskControl::TmpfsFileSizeAndWatch));
+        assert_eq!((full.tree, full.pids), (TreeControl::PidNamespace, ProcessControl::Cgroup));
+        assert_eq!((full.mem, full.disk), (MemoryControl::Cgroup, DiskControl::TmpfsFileSizeAndWatch));
         assert!(full.missing.is_empty(), "{:?}", full.missing);
     }
 

@@ -47,7 +47,8 @@
 //! a process that left that session escapes. The report then says that the tree is not known to be gone. A plugin that
 //! keeps stopping its launcher can delay the end of its tree as long as it runs.
 //!
-//! The memory of a whole tree, shared memory included, and the size of a plugin's home are looked at ten times a second. A
+//! Where a control group was handed over, the kernel limits the memory and the number of a plugin's processes and kills them
+//! as a whole. Elsewhere the memory of a whole tree, shared memory included, and the size of a plugin's home are looked at ten times a second. A
 //! plugin that passes a limit is killed, and has got some way beyond it. Nor is a list of hosts enforced.
 
 mod enforcement;
@@ -80,6 +81,13 @@ pub use linux::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_i
 pub use linux::{launcher_main_with_landlock, launcher_main_without};
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+
+/// Why this process cannot give its plugins control groups of their own, in words; `None` if it can.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn control_group_missing() -> Option<String> {
+    linux::control_group_missing()
+}
 
 /// First argument that turns the host's executable into the launcher (see [`launcher_main_if_requested`]).
 pub const LAUNCH_ARGUMENT: &str = "__plugward-launch";

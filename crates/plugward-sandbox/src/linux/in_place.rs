@@ -12,6 +12,7 @@ use rustix::{
 };
 
 use super::{
+    cgroup::Group,
     channel,
     child::{self, Task},
     confine::{self, Access, Confinement, MINIMUM_ABI, ProcessCount},
@@ -46,12 +47,16 @@ pub(super) fn start(
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     task: Task,
     layers: Layers,
+    group: Option<&Group>,
 ) -> Result<(Pid, Applied), Failure> {
     let count = match sandbox.user {
         UserPolicy::Drop { .. } => ProcessCount::Own { overhead: 0 },
         UserPolicy::Same => ProcessCount::Shared,
     };
     let mut confinement = Confinement::prepare(sandbox, count, layers).with_user(sandbox.user);
+    if let Some(group) = group {
+        confinement = confinement.in_group(group.entrance().map_err(Failure::at(Step::Limits))?);
+    }
     if sandbox.level == Level::Partial {
         confinement = with_rules(confinement, spec, sandbox, layers)?;
     }

@@ -24,6 +24,7 @@ use rustix::{
 };
 
 use super::{
+    cgroup::{self, Group},
     channel,
     child::{self, Task},
     confine::{self, Confinement},
@@ -96,8 +97,9 @@ fn run(layers: Layers) -> i32 {
     };
     match prepare_and_start(&control, layers) {
         Ok(Some((signals, started, kill_after))) => {
-            Supervision::new(control, signals, started.child, started.main, started.reports, kill_after, started.watch)
-                .run();
+            let Started { child, main, reports, watch, group, _canaries, .. } = started;
+            let supervision = Supervision::new(control, signals, child, main, reports, kill_after);
+            supervision.with_limits(watch, group).run();
             EXIT_DONE
         }
         // The host left before it said what to start.
@@ -163,6 +165,8 @@ struct Started {
     applied: Applied,
     /// The limits the launcher keeps.
     watch: Option<Watch>,
+    /// The plugin's control group, if it has one.
+    group: Option<Group>,
     /// What the witness tries to reach; it goes when the launcher does.
     _canaries: Option<Canaries>,
 }
@@ -201,7 +205,8 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
         let main = child.as_raw_nonzero().get();
-        return Ok(Started { child, reports: None, main, applied: Applied::default(), watch: None, _canaries: None });
+        let applied = Applied::default();
+        return Ok(Started { child, reports: None, main, applied, watch: None, group: None, _canaries: None });
     };
     settle_user(sandbox, &stdio)?;
     let (watch, watched) = if layers.has(Layers::LIMITS) { watch(sandbox)? } else { (None, Applied::default()) };
@@ -213,15 +218,26 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
             (Some(canaries), Task::Witness(Box::new(move || attempts.run())))
         }
     };
+    // At level `limited` a plugin could leave it again.
+    let group = (layers.has(Layers::LIMITS) && sandbox.level >= Level::Partial).then(|| group(sandbox)).flatten();
+    let watched = watched.with_if(group.is_some(), Applied::CGROUP);
     if sandbox.level == Level::Full {
-        let jailed = jail::start(&spec, sandbox, stdio, task, layers)?;
+        let jailed = jail::start(&spec, sandbox, stdio, task, layers, group.as_ref());
+        let jailed = jailed.inspect_err(|_| group.iter().for_each(Group::remove))?;
         let jail::Jailed { init, main, reports, applied } = jailed;
         let applied = applied.with(watched);
-        return Ok(Started { child: init, reports: Some(reports), main, applied, watch, _canaries: canaries });
+        return Ok(Started { child: init, reports: Some(reports), main, applied, watch, group, _canaries: canaries });
     }
-    let (child, applied) = in_place::start(&spec, sandbox, stdio, task, layers)?;
+    let placed = in_place::start(&spec, sandbox, stdio, task, layers, group.as_ref());
+    let (child, applied) = placed.inspect_err(|_| group.iter().for_each(Group::remove))?;
     let (main, applied) = (child.as_raw_nonzero().get(), applied.with(watched));
-    Ok(Started { child, reports: None, main, applied, watch, _canaries: canaries })
+    Ok(Started { child, reports: None, main, applied, watch, group, _canaries: canaries })
+}
+
+/// A control group for the plugin, where the host has some to give. Where it has not, or the system refuses in the end, the
+/// limits are kept by other means, and the report says which.
+fn group(sandbox: &SandboxSpec) -> Option<Group> {
+    cgroup::of_host().ok()?.make(&sandbox.limits).ok()
 }
 
 /// Prepares the limits that no layer keeps.

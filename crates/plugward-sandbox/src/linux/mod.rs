@@ -2,6 +2,7 @@
 //!
 //! Owns the split between the two processes. Refuses sharing state between them other than by [`wire`].
 
+mod cgroup;
 mod channel;
 mod child;
 mod confine;
@@ -24,6 +25,7 @@ mod watch;
 mod wire;
 mod witness;
 
+pub(crate) use cgroup::reason as control_group_missing;
 pub(crate) use confine::landlock_version;
 pub use launch::{launcher_main, launcher_main_if_requested};
 #[cfg(feature = "mutation")]

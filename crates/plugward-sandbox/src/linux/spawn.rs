@@ -21,7 +21,7 @@ use rustix::{
 };
 
 use super::{
-    channel,
+    cgroup, channel,
     confine::kernel_abi,
     failure::{Failure, Step},
     process::{Ended, PluginProcess, RecordReader},
@@ -130,7 +130,13 @@ impl Launcher {
             let escapes = "run without a layer that was there for its probe".to_owned();
             return Err(SpawnError::NotHeld { level: sandbox.level, escapes });
         }
-        spawned.process.set_enforcement(Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}"))));
+        let mut enforcement = Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}")));
+        if !applied.has(Applied::CGROUP)
+            && let Some(reason) = cgroup::reason()
+        {
+            enforcement.missing.push(format!("limits by a control group ({reason})"));
+        }
+        spawned.process.set_enforcement(enforcement);
         Ok(spawned)
     }
 

@@ -26,13 +26,14 @@ use rustix::{
 };
 
 use super::{
+    cgroup::Group,
     channel::{self, Received},
     signals::SignalEvents,
     tree,
     watch::Watch,
     wire::{ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
 };
-use crate::MainExit;
+use crate::{Exceeded, MainExit};
 
 /// Time that processes left behind by the main one get between TERM and KILL. Short, because nobody can talk to them any
 /// more; long enough to remove a lock file.
@@ -78,6 +79,7 @@ pub(super) struct Supervision {
     leftovers: BTreeSet<i32>,
     /// The limits that nobody else keeps, where there are any.
     watch: Option<Watch>,
+    group: Option<Group>,
 }
 
 impl Supervision {
@@ -88,7 +90,6 @@ impl Supervision {
         plugin: i32,
         reports: Option<OwnedFd>,
         kill_after: Duration,
-        watch: Option<Watch>,
     ) -> Self {
         let launcher = getpid().as_raw_nonzero().get();
         let leftovers = BTreeSet::new();
@@ -103,8 +104,16 @@ impl Supervision {
             kill_at: None,
             kill_after,
             leftovers,
-            watch,
+            watch: None,
+            group: None,
         }
+    }
+
+    /// Adds the limits to watch over and the control group of the plugin.
+    pub(super) fn with_limits(mut self, watch: Option<Watch>, group: Option<Group>) -> Self {
+        self.watch = watch;
+        self.group = group;
+        self
     }
 
     /// Returns when the tree is gone or cannot be ended.
@@ -256,6 +265,9 @@ impl Supervision {
     /// next round, since it cannot leave this subreaper.
     fn end_tree(mut self) {
         let give_up = Instant::now() + KILL_LIMIT;
+        if let Some(group) = &self.group {
+            group.kill();
+        }
         while self.reap() == Children::Left {
             if Instant::now() >= give_up {
                 let survivors = tree::descendants(self.launcher).map_or(1, |tree| tree.len());
@@ -270,6 +282,14 @@ impl Supervision {
     }
 
     fn report_gone(self, survivors: i32) {
+        if let Some(group) = &self.group {
+            if let Some(used_bytes) = group.out_of_memory() {
+                let limit_bytes = group.limits().memory_bytes.unwrap_or_default();
+                let record = Record::from(Exceeded::Memory { used_bytes, limit_bytes });
+                let _host_left = channel::send_short(self.control.as_fd(), &record.encode());
+            }
+            group.remove();
+        }
         let leftovers_killed = u32::try_from(self.leftovers.len()).unwrap_or(u32::MAX);
         let record = Record::Gone { survivors, leftovers_killed };
         // The host may be what is gone; then nobody needs the report.

@@ -9,7 +9,7 @@ mod landlock;
 mod limits;
 mod seccomp;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::{
     io::Errno,
@@ -37,6 +37,8 @@ pub(super) struct Confinement {
     drop_capabilities: bool,
     landlock: Option<landlock::Ruleset>,
     filter: Option<bpf::Program>,
+    /// The way into a control group.
+    group: Option<OwnedFd>,
     applied: Applied,
 }
 
@@ -57,6 +59,7 @@ impl Confinement {
             drop_capabilities: layers.has(Layers::CAPABILITIES),
             landlock: None,
             filter,
+            group: None,
         }
     }
 
@@ -92,6 +95,12 @@ impl Confinement {
         self
     }
 
+    /// Puts the process into a control group first, through the file it is entered by.
+    pub(super) fn in_group(mut self, entrance: OwnedFd) -> Self {
+        self.group = Some(entrance);
+        self
+    }
+
     /// What will be in force once [`apply`](Self::apply) has succeeded.
     pub(super) fn applied(&self) -> Applied {
         self.applied
@@ -99,6 +108,9 @@ impl Confinement {
 
     /// Puts everything in force, the filter last. Allocates nothing.
     pub(super) fn apply(&self) -> Result<(), Failure> {
+        if let Some(entrance) = &self.group {
+            rustix::io::write(entrance, b"0").map_err(Failure::at(Step::Limits))?;
+        }
         if let Some((limits, count)) = &self.limits {
             limits::apply(limits, *count).map_err(Failure::at(Step::Limits))?;
         }
