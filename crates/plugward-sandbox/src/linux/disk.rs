@@ -90,6 +90,7 @@ impl Measured {
         let Ok(found) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
         let blocks = u64::try_from(found.st_blocks).unwrap_or_default();
         // A file with several names is met several times.
+        #[allow(clippy::useless_conversion, reason = "the count of names is narrower on other architectures")]
         let names = match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory => 1,
             _ => u64::from(found.st_nlink).max(1),
@@ -155,7 +156,7 @@ mod tests {
             fs::write(home.join(format!("deep/closed/file-{number}")), vec![1; FILE_BYTES]).unwrap();
         }
         fs::hard_link(home.join("file-0"), home.join("second-name")).unwrap();
-        fs::set_permissions(home.join("deep/closed"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(home.join("deep/closed"), fs::Permissions::from_mode(0o000)).unwrap();
         let mut measured = Measured::open(&home).unwrap();
         for _ in 0..2 {
             let Piece::Whole(bytes) = whole(&mut measured) else { panic!("too deep") };
