@@ -119,7 +119,7 @@ impl Confinement {
                 open_files: Some(limits.open_files.into()),
                 file_bytes: Some(limits.file_bytes),
                 disk_bytes: Some(limits.disk_bytes),
-                wall_s: None,
+                wall_s: limits.wall_seconds,
             },
             user: self.user,
             ..SandboxSpec::new(level)
