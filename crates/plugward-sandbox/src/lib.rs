@@ -50,7 +50,9 @@
 //! a process that left that session escapes. The report then says that the tree is not known to be gone. A plugin that
 //! keeps stopping its launcher can delay the end of its tree as long as it runs.
 //!
-//! Shared memory is not limited without cgroups, which are not used yet.
+//! Where a control group was handed over, the kernel limits the memory and the number of a plugin's processes and kills them
+//! as a whole. Elsewhere the memory of a whole tree, shared memory included, and the size of a plugin's home are looked at
+//! ten times a second. A plugin that passes a limit is killed, and has got some way beyond it.
 //!
 //! # Listed hosts
 //!
@@ -87,7 +89,7 @@ pub use enforcement::{
     UserControl,
 };
 pub use error::{OsCause, SpawnError, SpawnStep};
-pub use exit::{ExitReport, MainExit};
+pub use exit::{Exceeded, ExitReport, MainExit};
 pub use listed::{ListedHosts, Listeners, MAX_LISTENERS};
 pub use machine::{ControlGroupFacts, KernelAnswers, MachineFacts};
 pub use platform::{Availability, PlatformReport, probe};
@@ -111,6 +113,12 @@ pub use windows::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main
 /// Where distributions put bubblewrap, and where their profiles expect it. Not searched for: another program of that name
 /// would be let through all the same.
 pub const BWRAP: &str = "/usr/bin/bwrap";
+/// Why this process cannot give its plugins control groups of their own, in words; `None` if it can.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn control_group_missing() -> Option<String> {
+    linux::control_group_missing()
+}
 
 /// First argument that turns the host's executable into the launcher (see [`launcher_main_if_requested`]).
 pub const LAUNCH_ARGUMENT: &str = "__plugward-launch";
