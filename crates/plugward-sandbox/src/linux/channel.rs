@@ -20,15 +20,17 @@ use rustix::{
 
 /// Descriptors that travel with the specification: the plugin's stdin, stdout and stderr.
 pub(super) const PASSED_DESCRIPTORS: usize = 3;
+/// As above with the notebook of a trial.
+pub(super) const MAX_PASSED_DESCRIPTORS: usize = PASSED_DESCRIPTORS + 1;
 
 /// Sends all of `bytes` with `descriptors` attached to the first of them; waits for room until `deadline`.
 pub(super) fn send_with_descriptors(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>; PASSED_DESCRIPTORS],
+    descriptors: &[BorrowedFd<'_>],
     deadline: Instant,
 ) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(Errno::NOBUFS.into());
@@ -65,7 +67,7 @@ pub(super) fn receive_exact(
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<bool> {
     while !buffer.is_empty() {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received =
             retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;

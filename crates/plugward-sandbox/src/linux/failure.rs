@@ -34,10 +34,11 @@ pub(super) enum Step {
     Landlock,
     Seccomp,
     Canary,
+    Observer,
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 27] = [
+    pub(super) const ALL: [Self; 28] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -65,6 +66,7 @@ impl Step {
         Self::Landlock,
         Self::Seccomp,
         Self::Canary,
+        Self::Observer,
     ];
 
     /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
@@ -121,6 +123,10 @@ impl Step {
             Self::LandlockVersion | Self::Landlock => ("Landlock", LANDLOCK),
             Self::Seccomp => ("the system call filter", "; it takes a kernel with seccomp filters"),
             Self::Canary => ("what its probe tries to reach", ""),
+            Self::Observer => (
+                "the observer of its trial",
+                "; a container whose engine watches system calls itself leaves no room for it, so try it outside",
+            ),
             _ => return None,
         })
     }

@@ -30,6 +30,7 @@ use super::{
     failure::{Failure, Step},
     in_place, jail,
     layers::Layers,
+    observe::Observer,
     ownership,
     signals::SignalEvents,
     supervise::Supervision,
@@ -87,7 +88,8 @@ fn run(layers: Layers) -> i32 {
     };
     match prepare_and_start(&control, layers) {
         Ok(Some((signals, started, kill_after))) => {
-            Supervision::new(control, signals, started.child, started.main, started.reports, kill_after).run();
+            let Started { child, main, reports, observer, .. } = started;
+            Supervision::new(control, signals, child, main, reports, kill_after).observed_by(observer).run();
             EXIT_DONE
         }
         // The host left before it said what to start.
@@ -151,6 +153,8 @@ struct Started {
     /// Id of the main process for the host.
     main: i32,
     applied: Applied,
+    /// Who watches it, in a trial.
+    observer: Option<Observer>,
     /// What the witness tries to reach; it goes when the launcher does.
     _canaries: Option<Canaries>,
 }
@@ -184,16 +188,23 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
 
 /// Starts the plugin at the level asked for, or the witness in its place.
 fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
-    let ReceivedSpec { spec, purpose, stdio } = received;
+    let ReceivedSpec { spec, purpose, stdio, notebook } = received;
     let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
         let main = child.as_raw_nonzero().get();
-        return Ok(Started { child, reports: None, main, applied: Applied::default(), _canaries: None });
+        return Ok(Started {
+            child,
+            reports: None,
+            main,
+            applied: Applied::default(),
+            observer: None,
+            _canaries: None,
+        });
     };
     settle_user(sandbox, &stdio)?;
     let (canaries, task) = match purpose {
-        Purpose::Plugin => (None, Task::Plugin),
+        Purpose::Plugin | Purpose::Trial => (None, Task::Plugin),
         Purpose::Witness => {
             let canaries = Canaries::open(sandbox).map_err(Failure::at(Step::Canary))?;
             let attempts = canaries.attempts(sandbox);
@@ -201,12 +212,13 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         }
     };
     if sandbox.level == Level::Full {
-        let jailed = jail::start(&spec, sandbox, stdio, task, layers)?;
-        let jail::Jailed { init, main, reports, applied } = jailed;
-        return Ok(Started { child: init, reports: Some(reports), main, applied, _canaries: canaries });
+        let jailed = jail::start(&spec, sandbox, stdio, task, layers, notebook)?;
+        let jail::Jailed { init, main, reports, applied, observer } = jailed;
+        return Ok(Started { child: init, reports: Some(reports), main, applied, observer, _canaries: canaries });
     }
     let (child, applied) = in_place::start(&spec, sandbox, stdio, task, layers)?;
-    Ok(Started { child, reports: None, main: child.as_raw_nonzero().get(), applied, _canaries: canaries })
+    let main = child.as_raw_nonzero().get();
+    Ok(Started { child, reports: None, main, applied, observer: None, _canaries: canaries })
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the
@@ -239,6 +251,8 @@ struct ReceivedSpec {
     spec: LaunchSpec,
     purpose: Purpose,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
+    /// Where to write down what the plugin of a trial wanted.
+    notebook: Option<OwnedFd>,
 }
 
 fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
@@ -257,6 +271,7 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
         return Ok(None);
     }
     let (spec, purpose) = wire::decode_spec(&body).map_err(malformed)?;
+    let notebook = (purpose == Purpose::Trial).then(|| descriptors.pop().ok_or(MALFORMED)).transpose()?;
     let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
-    Ok(Some(ReceivedSpec { spec, purpose, stdio }))
+    Ok(Some(ReceivedSpec { spec, purpose, stdio, notebook }))
 }

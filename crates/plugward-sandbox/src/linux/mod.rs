@@ -10,6 +10,7 @@ mod in_place;
 mod jail;
 mod launch;
 mod layers;
+mod observe;
 mod orphans;
 mod ownership;
 mod process;
@@ -25,5 +26,6 @@ pub(crate) use confine::landlock_version;
 #[cfg(feature = "mutation")]
 pub use launch::launcher_main_without;
 pub use launch::{launcher_main, launcher_main_if_requested};
+pub use observe::Notebook;
 pub use process::PluginProcess;
 pub use spawn::{Launcher, Spawned};

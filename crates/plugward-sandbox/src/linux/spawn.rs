@@ -24,6 +24,7 @@ use super::{
     channel,
     confine::kernel_abi,
     failure::{Failure, Step},
+    observe::Notebook,
     process::{Ended, PluginProcess, RecordReader},
     wire::{self, Purpose, Record},
     witness::{self, Witnesses},
@@ -113,8 +114,33 @@ impl Launcher {
     pub fn spawn(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
         let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
-            return Ok(self.start_and_report(spec, Purpose::Plugin)?.0);
+            return Ok(self.start_and_report(spec, Purpose::Plugin, None)?.0);
         };
+        self.spawn_sandboxed(spec, sandbox, None)
+    }
+
+    /// As [`spawn`](Self::spawn), and notes what the plugin wants and does not get, for a trial. Takes level `full`. The
+    /// notebook is complete once the plugin has ended.
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn); also if another program watches the system calls of this process already.
+    pub fn spawn_observed(&self, spec: &LaunchSpec) -> Result<(Spawned, Notebook), SpawnError> {
+        spec.check()?;
+        let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level == Level::Full) else {
+            let reason = "is not `full`, and only at that level can a plugin be observed".to_owned();
+            return Err(SpawnError::InvalidSandbox { field: "level", reason });
+        };
+        let notebook = Notebook::new().map_err(launcher_failure("make room for what it sees"))?;
+        let spawned = self.spawn_sandboxed(spec, sandbox, Some(&notebook))?;
+        Ok((spawned, notebook))
+    }
+
+    fn spawn_sandboxed(
+        &self,
+        spec: &LaunchSpec,
+        sandbox: &SandboxSpec,
+        notebook: Option<&Notebook>,
+    ) -> Result<Spawned, SpawnError> {
         let name = Witnesses::name(spec, sandbox);
         let witnessed = match self.witnesses.remembered(&name) {
             Some(applied) => applied,
@@ -124,7 +150,8 @@ impl Launcher {
                 applied
             }
         };
-        let (mut spawned, applied) = self.start_and_report(spec, Purpose::Plugin)?;
+        let purpose = if notebook.is_some() { Purpose::Trial } else { Purpose::Plugin };
+        let (mut spawned, applied) = self.start_and_report(spec, purpose, notebook)?;
         if applied != witnessed {
             // The handle goes with the error, and the plugin with the handle.
             let escapes = "run without a layer that was there for its probe".to_owned();
@@ -142,14 +169,14 @@ impl Launcher {
     #[cfg(feature = "mutation")]
     pub fn spawn_unwitnessed(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
-        Ok(self.start_and_report(spec, Purpose::Plugin)?.0)
+        Ok(self.start_and_report(spec, Purpose::Plugin, None)?.0)
     }
 
     /// Runs the probe under the rules of `spec`; returns the layers that were in force and held.
     fn witness(&self, spec: &LaunchSpec, sandbox: &SandboxSpec) -> Result<Applied, SpawnError> {
         // What a plugin is told is none of the probe's business.
         let probe = LaunchSpec { argv: vec!["witness".into()], env: Vec::new(), ..spec.clone() };
-        let (started, applied) = self.start_and_report(&probe, Purpose::Witness)?;
+        let (started, applied) = self.start_and_report(&probe, Purpose::Witness, None)?;
         let deadline = Instant::now() + START_LIMIT;
         let answer =
             read_answer(&started.stdout, deadline).map_err(|error| silent_or("read its probe's answer", error))?;
@@ -161,20 +188,22 @@ impl Launcher {
         Ok(applied)
     }
 
-    fn start_and_report(&self, spec: &LaunchSpec, purpose: Purpose) -> Result<(Spawned, Applied), SpawnError> {
+    fn start_and_report(
+        &self,
+        spec: &LaunchSpec,
+        purpose: Purpose,
+        notebook: Option<&Notebook>,
+    ) -> Result<(Spawned, Applied), SpawnError> {
         let deadline = Instant::now() + START_LIMIT;
         let pipes = Pipes::open().map_err(launcher_failure("open a pipe"))?;
         let (control, launcher_end) = control_pair().map_err(launcher_failure("open its control socket"))?;
         let mut launcher = Unconfirmed(Some(self.start(launcher_end)?));
 
         let Pipes { plugin, stdin, stdout, stderr } = pipes;
-        let [a, b, c] = &plugin;
-        let sent = channel::send_with_descriptors(
-            control.as_fd(),
-            &wire::encode_spec(spec, purpose),
-            &[a.as_fd(), b.as_fd(), c.as_fd()],
-            deadline,
-        );
+        let passed: Vec<_> = plugin.iter().map(AsFd::as_fd).chain(notebook.map(AsFd::as_fd)).collect();
+        let encoded = wire::encode_spec(spec, purpose);
+        let sent = channel::send_with_descriptors(control.as_fd(), &encoded, &passed, deadline);
+        drop(passed);
         // The host's copies would keep the plugin's pipes open after its end.
         drop(plugin);
         // A launcher that failed early has closed the socket; its record, if any, says more than the failed sending.

@@ -91,12 +91,18 @@ pub(super) enum Purpose {
     Plugin,
     /// The probe that tries to get through, in the place of the plugin.
     Witness,
+    /// The plugin, observed. The notebook for what is seen comes with the specification.
+    Trial,
+}
+
+impl Purpose {
+    const ALL: [Self; 3] = [Self::Plugin, Self::Witness, Self::Trial];
 }
 
 /// The specification with its length in front. The caller has checked it, so every length fits.
 pub(super) fn encode_spec(spec: &LaunchSpec, purpose: Purpose) -> Vec<u8> {
     let mut out = vec![0; HEADER_BYTES];
-    out.push(u8::from(purpose == Purpose::Witness));
+    out.push(purpose as u8);
     for duration in [spec.stop.term_after, spec.stop.kill_after] {
         let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         out.extend_from_slice(&ms.to_le_bytes());
@@ -130,7 +136,8 @@ pub(super) fn spec_length(header: [u8; HEADER_BYTES]) -> Result<usize, Malformed
 /// The specification without its header.
 pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose), Malformed> {
     let mut rest = bytes;
-    let purpose = if sandbox::take_flag(&mut rest)? { Purpose::Witness } else { Purpose::Plugin };
+    let number = sandbox::take_u8(&mut rest)?;
+    let purpose = Purpose::ALL.into_iter().find(|known| *known as u8 == number).ok_or(Malformed)?;
     let term_after = Duration::from_millis(take_u64(&mut rest)?);
     let kill_after = Duration::from_millis(take_u64(&mut rest)?);
     let executable = take_string(&mut rest)?.into();
@@ -213,8 +220,10 @@ mod tests {
         assert_eq!(spec_length(*header), Ok(body.len()));
         assert_eq!(decode_spec(body), Ok((spec(), Purpose::Witness)));
         let unconfined = LaunchSpec { sandbox: None, ..spec() };
-        let encoded = encode_spec(&unconfined, Purpose::Plugin);
-        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined, Purpose::Plugin)));
+        for purpose in Purpose::ALL {
+            let encoded = encode_spec(&unconfined, purpose);
+            assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined.clone(), purpose)));
+        }
     }
 
     /// A cut or padded message must not start a shortened command.

@@ -9,7 +9,7 @@ mod landlock;
 mod limits;
 mod seccomp;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::{
     process::{Gid, Uid},
@@ -19,6 +19,7 @@ use rustix::{
 use super::{
     failure::{Failure, Step},
     layers::Layers,
+    observe,
 };
 use crate::{Limits, Network, SandboxSpec, UserPolicy, enforcement::Applied};
 
@@ -34,6 +35,8 @@ pub(super) struct Confinement {
     drop_capabilities: bool,
     landlock: Option<landlock::Ruleset>,
     filter: Option<bpf::Program>,
+    /// A second filter that asks an observer, and where that one waits.
+    observed: Option<(bpf::Program, OwnedFd)>,
     applied: Applied,
 }
 
@@ -52,6 +55,7 @@ impl Confinement {
             drop_capabilities: layers.has(Layers::CAPABILITIES),
             landlock: None,
             filter,
+            observed: None,
         }
     }
 
@@ -87,6 +91,12 @@ impl Confinement {
         self
     }
 
+    /// Adds the filter of a trial, which asks the observer at the other end of `socket` about every call with a name in it.
+    pub(super) fn observed_by(mut self, socket: Option<OwnedFd>) -> Self {
+        self.observed = socket.map(|socket| (bpf::Program::asking(observe::numbers()), socket));
+        self
+    }
+
     /// What will be in force once [`apply`](Self::apply) has succeeded.
     pub(super) fn applied(&self) -> Applied {
         self.applied
@@ -110,6 +120,10 @@ impl Confinement {
         }
         if let Some(landlock) = &self.landlock {
             landlock.restrict_self().map_err(Failure::at(Step::Landlock))?;
+        }
+        if let Some((asking, observer)) = &self.observed {
+            let listener = seccomp::load_asking(asking).map_err(Failure::at(Step::Observer))?;
+            observe::hand_over(&listener, observer.as_fd()).map_err(Failure::at(Step::Observer))?;
         }
         if let Some(filter) = &self.filter {
             seccomp::load(filter).map_err(Failure::at(Step::Seccomp))?;

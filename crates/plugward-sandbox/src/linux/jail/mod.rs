@@ -35,6 +35,7 @@ use super::{
     confine,
     failure::{Failure, Step},
     layers::Layers,
+    observe::{self, Observer},
     tree,
     wire::{RECORD_BYTES, Record},
 };
@@ -54,18 +55,22 @@ pub(super) struct Jailed {
     /// Where the first process reports.
     pub(super) reports: OwnedFd,
     pub(super) applied: Applied,
+    pub(super) observer: Option<Observer>,
 }
 
-/// Starts the plugin (or what stands in for it) in namespaces of its own.
+/// Starts the plugin (or what stands in for it) in namespaces of its own; with a notebook, under observation.
 pub(super) fn start(
     spec: &LaunchSpec,
     sandbox: &SandboxSpec,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     task: Task,
     layers: Layers,
+    notebook: Option<OwnedFd>,
 ) -> Result<Jailed, Failure> {
     let (reports, inner) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(Failure::at(Step::Namespaces))?;
+    let observed = notebook.map(Observer::new).transpose().map_err(Failure::at(Step::Observer))?;
+    let (mut observer, observed) = observed.unzip();
     let target = confine::target(sandbox.user);
     let (uid, gid) = target.unwrap_or_else(|| (geteuid(), getegid()));
     if target.is_some() {
@@ -77,20 +82,20 @@ pub(super) fn start(
     let cloned = clone_into_namespaces(namespaces(sandbox, layers));
     if matches!(cloned, Ok(None)) {
         drop(reports);
-        init::run(init::Start { spec, sandbox, stdio, task, layers, reports: inner, target });
+        init::run(init::Start { spec, sandbox, stdio, task, layers, reports: inner, target, observed });
     }
     let undumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let Some(init) = cloned.map_err(Failure::at(Step::Namespaces))? else {
         return Err(Failure::at(Step::Namespaces)(Errno::CHILD));
     };
-    drop((inner, stdio, task));
+    drop((inner, stdio, task, observed));
     let result = undumpable
         .map_err(Failure::at(Step::Privileges))
         .and_then(|()| map_user(init, uid.as_raw(), gid.as_raw()).map_err(Failure::at(Step::IdMap)))
         .and_then(|()| channel::send_short(reports.as_fd(), &[GO]).map_err(Failure::at(Step::IdMap)))
-        .and_then(|()| await_start(&reports));
+        .and_then(|()| await_start(&reports, observer.as_mut()));
     match result {
-        Ok(applied) => Ok(Jailed { init, main: main_from_outside(init), reports, applied }),
+        Ok(applied) => Ok(Jailed { init, main: main_from_outside(init), reports, applied, observer }),
         Err(failure) => {
             // Whatever it was doing, the kernel ends all of its namespace with it.
             let _ended = kill_process(init, Signal::KILL);
@@ -134,8 +139,12 @@ fn map_user(init: Pid, uid: u32, gid: u32) -> io::Result<()> {
     fs::write(format!("{folder}/uid_map"), format!("{uid} {uid} 1"))
 }
 
-/// Waits for the first process's word. The host's own limit on a start bounds this.
-fn await_start(reports: &OwnedFd) -> Result<Applied, Failure> {
+/// Waits for the first process's word. The host's own limit on a start bounds this. The execution of the plugin is a call
+/// that waits for its observer.
+fn await_start(reports: &OwnedFd, observer: Option<&mut Observer>) -> Result<Applied, Failure> {
+    if let Some(observer) = observer {
+        observe::wait_serving(reports.as_fd(), observer).map_err(Failure::at(Step::Observer))?;
+    }
     let mut record = [0; RECORD_BYTES];
     let received = channel::receive_exact(reports.as_fd(), &mut record, &mut Vec::new());
     if !received.map_err(Failure::at(Step::Namespaces))? {
