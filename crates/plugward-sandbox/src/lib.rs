@@ -52,11 +52,18 @@
 //! a process that left that session escapes. The report then says that the tree is not known to be gone. A plugin that
 //! keeps stopping its launcher can delay the end of its tree as long as it runs.
 //!
-//! Shared memory is not limited without cgroups, which are not used yet; nor is a list of hosts enforced.
+//! Shared memory is not limited without cgroups, which are not used yet.
+//!
+//! # Listed hosts
+//!
+//! A plugin with [`Network::Hosts`] has a network in which there is nothing but a loopback device with listening sockets.
+//! Those sockets are handed to the host ([`PluginProcess::take_listeners`]), which accepts and decides where each
+//! connection leads. No process of ours runs inside, and no setting of the plugin has to be right for it.
 
 mod enforcement;
 mod error;
 mod exit;
+mod listed;
 mod observation;
 mod platform;
 mod sandbox;
@@ -73,6 +80,7 @@ pub use enforcement::{
 };
 pub use error::{OsCause, SpawnError, SpawnStep};
 pub use exit::{ExitReport, MainExit};
+pub use listed::{ListedHosts, MAX_LISTENERS};
 pub use observation::{Attempt, AttemptKind, Observations};
 pub use platform::{Availability, PlatformReport, probe};
 pub use sandbox::{
@@ -83,9 +91,11 @@ pub use spec::{LaunchSpec, StopGrace};
 #[cfg(all(target_os = "linux", feature = "mutation"))]
 pub use linux::launcher_main_without;
 #[cfg(target_os = "linux")]
-pub use linux::{Launcher, Notebook, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+pub use linux::{Launcher, Listeners, Notebook, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 #[cfg(not(target_os = "linux"))]
-pub use unsupported::{Launcher, Notebook, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+pub use unsupported::{
+    Launcher, Listeners, Notebook, PluginProcess, Spawned, launcher_main, launcher_main_if_requested,
+};
 
 /// First argument that turns the host's executable into the launcher (see [`launcher_main_if_requested`]).
 pub const LAUNCH_ARGUMENT: &str = "__plugward-launch";

@@ -20,7 +20,7 @@ pub enum AttemptKind {
     Connect,
 }
 
-/// One thing that exists on this machine, or beyond it, and was not there for the plugin.
+/// One thing that exists on this machine, or beyond it, and was not there for the plugin; or a program it started.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attempt {
     /// What it tried.
@@ -29,12 +29,14 @@ pub struct Attempt {
     pub target: OsString,
     /// How often.
     pub count: u32,
+    /// Whether its sandbox has it. Of what is there, only programs that it started beside itself are noted.
+    pub reached: bool,
 }
 
 /// Everything that was seen of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Observations {
-    /// What it wanted and did not get, sorted, each pair of kind and target once.
+    /// What it wanted and did not get, and the programs it started, sorted, each pair of kind and target once.
     pub attempts: Vec<Attempt>,
     /// Attempts at what its sandbox has.
     pub reached: u64,

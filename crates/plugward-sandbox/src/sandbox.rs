@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::{Level, SpawnError};
+use crate::{Level, ListedHosts, SpawnError};
 
 /// Most paths of one kind. Each costs a mount and a rule at every start; a plugin that needs more is better served by the
 /// folder above them.
@@ -53,8 +53,8 @@ pub enum Network {
     /// Nothing, not even services of this machine.
     #[default]
     Off,
-    /// These hosts only. Not enforceable yet: asking for it is an error.
-    Hosts(Vec<String>),
+    /// Listeners in a network of its own, and nothing else. Takes level `full`.
+    Hosts(ListedHosts),
     /// Everything the machine can reach.
     Open,
 }
@@ -133,11 +133,12 @@ impl SandboxSpec {
     /// Refuses what could not be enforced, before anything starts.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
     pub(crate) fn check(&self) -> Result<(), SpawnError> {
-        if let Network::Hosts(hosts) = &self.network {
-            return Err(invalid(
-                "network",
-                format!("names {} hosts, and a list of hosts cannot be enforced yet; use off or open", hosts.len()),
-            ));
+        if let Network::Hosts(listed) = &self.network {
+            if self.level != Level::Full {
+                let reason = format!("lists hosts, which level `{}` cannot enforce; ask for level `full`", self.level);
+                return Err(invalid("network", reason));
+            }
+            listed.check()?;
         }
         for (field, paths) in [
             ("readable path", self.readable().collect()),
@@ -209,8 +210,9 @@ mod tests {
         type Change = fn(&mut SandboxSpec);
         assert!(SandboxSpec::new(Level::Full).check().is_ok());
         let broken: [(&str, Change); 9] = [
-            ("sandbox network names 1 hosts, and a list of hosts cannot be enforced yet; use off or open", |s| {
-                s.network = Network::Hosts(vec!["api.test".into()]);
+            ("sandbox network lists hosts, which level `partial` cannot enforce; ask for level `full`", |s| {
+                s.level = Level::Partial;
+                s.network = Network::Hosts(ListedHosts::default());
             }),
             ("sandbox readable path `lib` is not an absolute path without `..`", |s| s.read_only.push("lib".into())),
             ("sandbox writable path `/a/../b` is not an absolute path without `..`", |s| {

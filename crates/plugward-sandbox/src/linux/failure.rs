@@ -34,11 +34,12 @@ pub(super) enum Step {
     Landlock,
     Seccomp,
     Canary,
+    OwnNetwork,
     Observer,
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 28] = [
+    pub(super) const ALL: [Self; 29] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -66,6 +67,7 @@ impl Step {
         Self::Landlock,
         Self::Seccomp,
         Self::Canary,
+        Self::OwnNetwork,
         Self::Observer,
     ];
 
@@ -123,6 +125,10 @@ impl Step {
             Self::LandlockVersion | Self::Landlock => ("Landlock", LANDLOCK),
             Self::Seccomp => ("the system call filter", "; it takes a kernel with seccomp filters"),
             Self::Canary => ("what its probe tries to reach", ""),
+            Self::OwnNetwork => (
+                "a network of its own with the hosts it may reach",
+                "; an address of a version of IP that is switched off here cannot be listed",
+            ),
             Self::Observer => (
                 "the observer of its trial",
                 "; a container whose engine watches system calls itself leaves no room for it, so try it outside",

@@ -8,7 +8,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     process::exit,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -41,6 +41,8 @@ use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, SandboxSpec, enforcement::Applie
 
 /// First descriptor that is not standard input, output or error.
 const FIRST_OTHER_DESCRIPTOR: i32 = 3;
+/// Longest wait for room in the control socket, which is empty at that time.
+const HAND_OVER_LIMIT: Duration = Duration::from_secs(5);
 /// Name of the launcher in process lists; the kernel keeps 15 bytes.
 const PROCESS_NAME: &std::ffi::CStr = c"plugward-launch";
 /// Status after everything that could be done was done and reported.
@@ -153,6 +155,8 @@ struct Started {
     /// Id of the main process for the host.
     main: i32,
     applied: Applied,
+    /// Sockets for the host, if hosts are listed.
+    listeners: Vec<OwnedFd>,
     /// Who watches it, in a trial.
     observer: Option<Observer>,
     /// What the witness tries to reach; it goes when the launcher does.
@@ -177,13 +181,26 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
 
     let Some(received) = receive_spec(control)? else { return Ok(None) };
     let kill_after = received.spec.stop.kill_after;
-    let started = start(received, layers)?;
+    let mut started = start(received, layers)?;
+    hand_over(control, std::mem::take(&mut started.listeners));
     // The launcher must not keep a file system busy; a missing root directory is no reason to end the plugin.
     let _busy = std::env::set_current_dir("/");
     // If the host has left by now, the supervision sees it at once and ends the tree.
     let record = Record::Started { pid: started.main, applied: started.applied };
     let _host_left = channel::send_short(control.as_fd(), &record.encode());
     Ok(Some((signals, started, kill_after)))
+}
+
+/// Gives the sockets of a plugin with listed hosts to the host, and keeps none.
+fn hand_over(control: &OwnedFd, listeners: Vec<OwnedFd>) {
+    if listeners.is_empty() {
+        return;
+    }
+    let descriptors: Vec<BorrowedFd<'_>> = listeners.iter().map(AsFd::as_fd).collect();
+    let record = Record::Listening { count: u32::try_from(listeners.len()).unwrap_or(u32::MAX) };
+    let deadline = Instant::now() + HAND_OVER_LIMIT;
+    // A host that cannot be told has left or gives up on this start; the supervision sees either.
+    let _host_left = channel::send_with_descriptors(control.as_fd(), &record.encode(), &descriptors, deadline);
 }
 
 /// Starts the plugin at the level asked for, or the witness in its place.
@@ -198,6 +215,7 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
             reports: None,
             main,
             applied: Applied::default(),
+            listeners: Vec::new(),
             observer: None,
             _canaries: None,
         });
@@ -213,12 +231,13 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
     };
     if sandbox.level == Level::Full {
         let jailed = jail::start(&spec, sandbox, stdio, task, layers, notebook)?;
-        let jail::Jailed { init, main, reports, applied, observer } = jailed;
-        return Ok(Started { child: init, reports: Some(reports), main, applied, observer, _canaries: canaries });
+        let jail::Jailed { init, main, reports, applied, listeners, observer } = jailed;
+        let reports = Some(reports);
+        return Ok(Started { child: init, reports, main, applied, listeners, observer, _canaries: canaries });
     }
     let (child, applied) = in_place::start(&spec, sandbox, stdio, task, layers)?;
     let main = child.as_raw_nonzero().get();
-    Ok(Started { child, reports: None, main, applied, observer: None, _canaries: canaries })
+    Ok(Started { child, reports: None, main, applied, listeners: Vec::new(), observer: None, _canaries: canaries })
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the

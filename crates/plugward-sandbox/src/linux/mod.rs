@@ -27,5 +27,5 @@ pub(crate) use confine::landlock_version;
 pub use launch::launcher_main_without;
 pub use launch::{launcher_main, launcher_main_if_requested};
 pub use observe::Notebook;
-pub use process::PluginProcess;
+pub use process::{Listeners, PluginProcess};
 pub use spawn::{Launcher, Spawned};

@@ -3,8 +3,8 @@
 use std::{fs, os::unix::fs::symlink, process::Command};
 
 use plugward_sandbox::{
-    DiskControl, FileControl, LaunchSpec, Level, MemoryControl, Network, NetworkControl, ProcessControl, SandboxSpec,
-    SpawnError, SpawnStep, StopGrace, TreeControl, UserControl, UserPolicy, system_paths,
+    DiskControl, FileControl, LaunchSpec, Level, ListedHosts, MemoryControl, Network, NetworkControl, ProcessControl,
+    SandboxSpec, SpawnError, SpawnStep, StopGrace, TreeControl, UserControl, UserPolicy, system_paths,
 };
 
 use crate::world::{World, finish, is_root, launcher};
@@ -49,9 +49,11 @@ pub(crate) fn what_cannot_be_enforced_does_not_start() {
     let marker = world.path("data/ran");
     let mut spec = world.spec(Level::Full, "/bin/sh", &["-c", &format!("touch {marker}")]);
     let sandbox = spec.sandbox.as_mut().unwrap();
-    sandbox.network = Network::Hosts(vec!["api.test".to_owned()]);
+    sandbox.level = Level::Partial;
+    sandbox.network = Network::Hosts(ListedHosts::default());
     let error = launcher().spawn(&spec).unwrap_err();
     assert!(matches!(error, SpawnError::InvalidSandbox { field: "network", .. }), "{error}");
+    spec.sandbox.as_mut().unwrap().level = Level::Full;
     spec.sandbox.as_mut().unwrap().network = Network::Off;
     spec.sandbox.as_mut().unwrap().read_only.push(world.root.join("missing"));
     launcher().spawn(&spec).unwrap_err();

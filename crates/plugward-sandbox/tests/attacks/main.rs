@@ -11,6 +11,7 @@
     reason = "a test without the standard harness is not seen as one by the lints"
 )]
 
+mod hosts;
 mod layers;
 mod levels;
 mod limits;
@@ -38,6 +39,11 @@ macro_rules! tests {
 
 const TESTS: &[Test] = tests![
     table::every_attack_is_stopped_where_the_level_claims_it,
+    hosts::listed_hosts_are_found,
+    hosts::names_are_asked_for_at_the_host,
+    hosts::beside_listed_hosts_there_is_nothing,
+    hosts::listed_hosts_take_every_layer,
+    hosts::every_address_can_lead_to_one_listener,
     layers::leaving_out_any_layer_is_noticed,
     layers::witness_refuses_a_level_that_lacks_a_layer,
     levels::report_says_what_is_in_force,

@@ -51,6 +51,9 @@ pub(crate) fn trial_notes_what_was_wanted_and_not_there() {
     // A shell looks first and does not execute what is not there.
     let tool_wanted = [AttemptKind::Look, AttemptKind::Execute].iter().any(|kind| count(&seen, *kind, &tool) > 0);
     assert!(tool_wanted, "{seen:?}");
+    // Programs it starts beside itself are told, whether or not they are there.
+    let cat = seen.attempts.iter().find(|attempt| attempt.kind == AttemptKind::Execute && attempt.reached);
+    assert!(cat.is_some_and(|cat| cat.target.to_string_lossy().ends_with("/cat")), "{seen:?}");
     for there in [none.as_str(), "/tmp/ok", &world.path("data/ok"), &world.path("package/main.py"), "/dev/null"] {
         assert!(!seen.attempts.iter().any(|attempt| attempt.target == there), "`{there}` in {seen:?}");
     }

@@ -46,7 +46,7 @@ impl Confinement {
         let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, spec.level));
         let applied = Applied::default()
             .with_if(filter.is_some(), Applied::SECCOMP)
-            .with_if(filter.is_some() && spec.network != Network::Open, Applied::NO_SOCKETS);
+            .with_if(filter.is_some() && spec.network == Network::Off, Applied::NO_SOCKETS);
         let limits = layers.has(Layers::LIMITS).then_some((spec.limits, count));
         Self {
             applied: limits.map_or(applied, |(limits, count)| applied.with(limits::applied(&limits, count))),
@@ -75,7 +75,12 @@ impl Confinement {
         if abi == 0 || !layers.has(Layers::LANDLOCK) {
             return Ok(self);
         }
-        let ruleset = landlock::Ruleset::new(abi, *network != Network::Open).map_err(Failure::at(Step::Landlock))?;
+        let ruleset = landlock::Ruleset::new(abi, network.into()).map_err(Failure::at(Step::Landlock))?;
+        if let Network::Hosts(listed) = network {
+            for port in listed.ports() {
+                ruleset.allow_port(port).map_err(Failure::at(Step::Landlock))?;
+            }
+        }
         for (position, path, access) in paths {
             ruleset.allow(path.as_fd(), access).map_err(Failure::about(Step::Landlock, position))?;
         }

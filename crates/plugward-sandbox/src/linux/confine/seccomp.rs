@@ -217,6 +217,39 @@ const NETWORK_SOCKET_WITHOUT_UNIX: Rule = Rule {
     errno: libc::EPERM,
 };
 
+/// Bits of a socket's kind that are not the kind but flags (non-blocking, close on execution).
+const KIND_MASK: u32 = 0xf;
+/// Every bit counts.
+const WHOLE: u32 = u32::MAX;
+const TCP: u32 = libc::IPPROTO_TCP as u32;
+const UDP: u32 = libc::IPPROTO_UDP as u32;
+const STREAM: u32 = libc::SOCK_STREAM as u32;
+const DATAGRAM: u32 = libc::SOCK_DGRAM as u32;
+const IPV4: u32 = libc::AF_INET as u32;
+const IPV6: u32 = libc::AF_INET6 as u32;
+
+/// Sockets of a plugin with listed hosts: plain TCP, and UDP to ask for names. Multipath TCP is left out because Landlock
+/// does not see it.
+const LISTED_SOCKET: Rule = Rule {
+    number: libc::SYS_socket,
+    unless: Unless::AnyMasked(&[
+        &[(0, WHOLE, IPV4), (1, KIND_MASK, STREAM), (2, WHOLE, 0)],
+        &[(0, WHOLE, IPV4), (1, KIND_MASK, STREAM), (2, WHOLE, TCP)],
+        &[(0, WHOLE, IPV6), (1, KIND_MASK, STREAM), (2, WHOLE, 0)],
+        &[(0, WHOLE, IPV6), (1, KIND_MASK, STREAM), (2, WHOLE, TCP)],
+        &[(0, WHOLE, IPV4), (1, KIND_MASK, DATAGRAM), (2, WHOLE, 0)],
+        &[(0, WHOLE, IPV4), (1, KIND_MASK, DATAGRAM), (2, WHOLE, UDP)],
+    ]),
+    errno: libc::EPERM,
+};
+
+/// Sending that connects as well, which Landlock does not see either.
+const fn no_fast_open(number: i64, argument: u32) -> Rule {
+    Rule { number, unless: Unless::NoBit { argument, bits: libc::MSG_FASTOPEN as u32 }, errno: libc::EPERM }
+}
+const NO_FAST_OPEN: [Rule; 3] =
+    [no_fast_open(libc::SYS_sendto, 3), no_fast_open(libc::SYS_sendmsg, 2), no_fast_open(libc::SYS_sendmmsg, 3)];
+
 /// The filter of a plugin. Only level `full` has a file tree of its own.
 pub(super) fn program(network: &Network, level: Level) -> Program {
     let never = |numbers: &[i64]| -> Vec<Rule> {
@@ -226,8 +259,12 @@ pub(super) fn program(network: &Network, level: Level) -> Program {
     rules.push(match (network, level) {
         (Network::Open, Level::Partial) => NETWORK_SOCKET_WITHOUT_UNIX,
         (Network::Open, _) => NETWORK_SOCKET,
-        _ => NO_SOCKET,
+        (Network::Hosts(_), _) => LISTED_SOCKET,
+        (Network::Off, _) => NO_SOCKET,
     });
+    if let Network::Hosts(_) = network {
+        rules.extend(NO_FAST_OPEN);
+    }
     if level != Level::Full {
         rules.extend([never(METADATA), never(METADATA_HERE)].concat());
         // Times of an open file may be set, which its owner's own programs do after writing it.
@@ -270,6 +307,8 @@ fn set_filter(program: &Program, flags: libc::c_ulong) -> io::Result<libc::c_lon
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use crate::ListedHosts;
 
     use super::{
         super::bpf::{
@@ -343,6 +382,35 @@ mod tests {
             assert_eq!(pair, if family == 1 { Action::Allow } else { DENIED });
         }
         assert_eq!(run(&open, Call::new(libc::SYS_socket, &[16, 3, 9])), DENIED, "audit messages");
+    }
+
+    // Requirement 91: with listed hosts, plain TCP and the means to ask for a name, and no way to connect beside them.
+    #[test]
+    fn listed_hosts_take_plain_tcp_and_names() {
+        let listed = program(&Network::Hosts(ListedHosts::default()), Level::Full);
+        let flags = (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u64;
+        for family in 0..64 {
+            for kind in 0..8 {
+                for protocol in [0, 1, 6, 17, 132, 255, 262] {
+                    let tcp = matches!(family, 2 | 10) && kind == 1 && matches!(protocol, 0 | 6);
+                    let udp = family == 2 && kind == 2 && matches!(protocol, 0 | 17);
+                    let expected = if tcp || udp { Action::Allow } else { DENIED };
+                    for kind in [kind, kind | flags] {
+                        let call = Call::new(libc::SYS_socket, &[family, kind, protocol]);
+                        assert_eq!(run(&listed, call), expected, "socket {family} {kind} {protocol}");
+                    }
+                }
+            }
+        }
+        let fast_open = libc::MSG_FASTOPEN as u64;
+        for (number, plain, opening) in [
+            (libc::SYS_sendto, [0, 0, 0, 0], [0, 0, 0, fast_open]),
+            (libc::SYS_sendmsg, [0, 0, 0, 0], [0, 0, fast_open | 0x4000, 0]),
+            (libc::SYS_sendmmsg, [0, 0, 0, 0], [0, 0, 0, fast_open]),
+        ] {
+            assert_eq!(run(&listed, Call::new(number, &plain)), Action::Allow);
+            assert_eq!(run(&listed, Call::new(number, &opening)), DENIED);
+        }
     }
 
     /// What Landlock does not see has to be closed where there is no file tree of its own, and only there.

@@ -13,6 +13,7 @@
 mod etc;
 mod files;
 mod init;
+mod loopback;
 
 use std::{
     fs,
@@ -55,6 +56,8 @@ pub(super) struct Jailed {
     /// Where the first process reports.
     pub(super) reports: OwnedFd,
     pub(super) applied: Applied,
+    /// Sockets for the host, if hosts are listed.
+    pub(super) listeners: Vec<OwnedFd>,
     pub(super) observer: Option<Observer>,
 }
 
@@ -95,7 +98,9 @@ pub(super) fn start(
         .and_then(|()| channel::send_short(reports.as_fd(), &[GO]).map_err(Failure::at(Step::IdMap)))
         .and_then(|()| await_start(&reports, observer.as_mut()));
     match result {
-        Ok(applied) => Ok(Jailed { init, main: main_from_outside(init), reports, applied, observer }),
+        Ok((applied, listeners)) => {
+            Ok(Jailed { init, main: main_from_outside(init), reports, applied, listeners, observer })
+        }
         Err(failure) => {
             // Whatever it was doing, the kernel ends all of its namespace with it.
             let _ended = kill_process(init, Signal::KILL);
@@ -141,19 +146,23 @@ fn map_user(init: Pid, uid: u32, gid: u32) -> io::Result<()> {
 
 /// Waits for the first process's word. The host's own limit on a start bounds this. The execution of the plugin is a call
 /// that waits for its observer.
-fn await_start(reports: &OwnedFd, observer: Option<&mut Observer>) -> Result<Applied, Failure> {
-    if let Some(observer) = observer {
-        observe::wait_serving(reports.as_fd(), observer).map_err(Failure::at(Step::Observer))?;
-    }
-    let mut record = [0; RECORD_BYTES];
-    let received = channel::receive_exact(reports.as_fd(), &mut record, &mut Vec::new());
-    if !received.map_err(Failure::at(Step::Namespaces))? {
-        return Err(Failure::at(Step::Namespaces)(Errno::CONNRESET));
-    }
-    match Record::decode(record) {
-        Ok(Record::Started { applied, .. }) => Ok(applied),
-        Ok(Record::Failed(failure)) => Err(failure),
-        _ => Err(Failure::at(Step::Namespaces)(Errno::BADMSG)),
+fn await_start(reports: &OwnedFd, mut observer: Option<&mut Observer>) -> Result<(Applied, Vec<OwnedFd>), Failure> {
+    let mut listeners = Vec::new();
+    loop {
+        if let Some(observer) = observer.as_deref_mut() {
+            observe::wait_serving(reports.as_fd(), observer).map_err(Failure::at(Step::Observer))?;
+        }
+        let mut record = [0; RECORD_BYTES];
+        let received = channel::receive_exact(reports.as_fd(), &mut record, &mut listeners);
+        if !received.map_err(Failure::at(Step::Namespaces))? {
+            return Err(Failure::at(Step::Namespaces)(Errno::CONNRESET));
+        }
+        match Record::decode(record) {
+            Ok(Record::Listening { count }) if usize::try_from(count) == Ok(listeners.len()) => {}
+            Ok(Record::Started { applied, .. }) => return Ok((applied, listeners)),
+            Ok(Record::Failed(failure)) => return Err(failure),
+            _ => return Err(Failure::at(Step::Namespaces)(Errno::BADMSG)),
+        }
     }
 }
 

@@ -127,6 +127,7 @@ impl Observer {
 
 /// Notes what one call is about.
 fn note(surroundings: &mut Surroundings, pages: &mut Pages, listener: BorrowedFd<'_>, call: &Notification) {
+    surroundings.meet(call);
     let wanted: Vec<_> = calls::of(call.number).map(|about| surroundings.read(call, about)).collect();
     // The id of a process that has ended may be another one's by now; what was read is the caller's only if it still
     // waits for the answer.

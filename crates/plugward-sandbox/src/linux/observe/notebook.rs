@@ -38,6 +38,8 @@ const KINDS: [AttemptKind; 5] =
 pub(super) enum Fate {
     /// The sandbox has it.
     Reached,
+    /// The sandbox has it, and a person wants to know all the same.
+    Used,
     /// It is on the machine, or beyond it, and not in the sandbox.
     Wanted,
     /// It is nowhere.
@@ -47,9 +49,15 @@ pub(super) enum Fate {
 /// The launcher's side: what has been seen so far.
 #[derive(Default)]
 pub(in crate::linux) struct Pages {
-    wanted: BTreeMap<(AttemptKind, OsString), u32>,
+    noted: BTreeMap<(AttemptKind, OsString), Tally>,
     target_bytes: usize,
     counts: Counts,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Tally {
+    count: u32,
+    reached: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -61,21 +69,22 @@ struct Counts {
 }
 
 impl Pages {
-    /// Counts an attempt; asks for its fate if it is not known as wanted already.
+    /// Counts an attempt; asks for its fate if it is not noted already.
     pub(super) fn note(&mut self, kind: AttemptKind, target: &OsStr, fate: impl FnOnce(AttemptKind, &Path) -> Fate) {
         let key = (kind, target.to_owned());
-        if let Some(count) = self.wanted.get_mut(&key) {
-            *count = count.saturating_add(1);
+        if let Some(tally) = self.noted.get_mut(&key) {
+            tally.count = tally.count.saturating_add(1);
             return;
         }
-        match fate(kind, Path::new(target)) {
+        let fate = fate(kind, Path::new(target));
+        match fate {
             Fate::Reached => self.counts.reached += 1,
             Fate::Missing => self.counts.missing += 1,
-            Fate::Wanted => {
+            Fate::Wanted | Fate::Used => {
                 let bytes = self.target_bytes + target.len();
-                if self.wanted.len() < MAX_ATTEMPTS && bytes <= MAX_TARGET_BYTES {
+                if self.noted.len() < MAX_ATTEMPTS && bytes <= MAX_TARGET_BYTES {
                     self.target_bytes = bytes;
-                    self.wanted.insert(key, 1);
+                    self.noted.insert(key, Tally { count: 1, reached: fate == Fate::Used });
                 } else {
                     self.counts.dropped += 1;
                 }
@@ -93,9 +102,10 @@ impl Pages {
         for count in [reached, missing, unread, dropped] {
             out.extend_from_slice(&count.to_le_bytes());
         }
-        for ((kind, target), count) in &self.wanted {
+        for ((kind, target), Tally { count, reached }) in &self.noted {
             let number = KINDS.iter().position(|known| known == kind).and_then(|it| u8::try_from(it).ok());
             out.push(number.unwrap_or(u8::MAX));
+            out.push(u8::from(*reached));
             out.extend_from_slice(&count.to_le_bytes());
             // Within the bounds above.
             out.extend_from_slice(&u32::try_from(target.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -145,13 +155,13 @@ fn decode(bytes: &[u8]) -> Option<Observations> {
         [take_u64(&mut rest)?, take_u64(&mut rest)?, take_u64(&mut rest)?, take_u64(&mut rest)?];
     let mut attempts = Vec::new();
     while !rest.is_empty() {
-        let [number] = take::<1>(&mut rest)?;
+        let [number, reached] = take::<2>(&mut rest)?;
         let kind = *KINDS.get(usize::from(number))?;
         let count = u32::from_le_bytes(take(&mut rest)?);
         let length = usize::try_from(u32::from_le_bytes(take(&mut rest)?)).ok()?;
         let (target, others) = rest.split_at_checked(length)?;
         rest = others;
-        attempts.push(Attempt { kind, target: OsString::from_vec(target.to_vec()), count });
+        attempts.push(Attempt { kind, target: OsString::from_vec(target.to_vec()), count, reached: reached != 0 });
     }
     Some(Observations { attempts, reached, missing, unread, dropped })
 }
@@ -187,7 +197,12 @@ mod tests {
         pages.note(AttemptKind::Look, OsStr::new("/none"), |_, _| Fate::Missing);
         pages.unread();
         let seen = written(&pages).unwrap();
-        let attempt = |kind, target: &[u8], count| Attempt { kind, target: OsString::from_vec(target.to_vec()), count };
+        let attempt = |kind, target: &[u8], count| Attempt {
+            kind,
+            target: OsString::from_vec(target.to_vec()),
+            count,
+            reached: false,
+        };
         let expected = [attempt(AttemptKind::Read, b"/srv/a", 3), attempt(AttemptKind::Write, b"/srv/\xff", 1)];
         assert_eq!(seen.attempts, expected);
         assert_eq!((seen.reached, seen.missing, seen.unread, seen.dropped), (1, 1, 1, 0));

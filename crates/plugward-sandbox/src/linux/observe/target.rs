@@ -43,9 +43,16 @@ pub(super) type Wanted = (AttemptKind, OsString);
 pub(super) struct Surroundings {
     /// The root of the plugin's tree, the same for all of its processes.
     root: Option<OwnedFd>,
+    /// The plugin's main process: the first one that asked.
+    main: Option<u32>,
 }
 
 impl Surroundings {
+    /// Remembers who asked first.
+    pub(super) fn meet(&mut self, call: &Notification) {
+        self.main.get_or_insert(call.pid);
+    }
+
     /// What the call is about; `None` if it is about nothing that could be outside.
     pub(super) fn read(&self, call: &Notification, about: &About) -> io::Result<Option<Wanted>> {
         let memory = File::open(format!("/proc/{}/mem", call.pid))?;
@@ -88,7 +95,9 @@ impl Surroundings {
             return Fate::Wanted;
         }
         if OWN_TREES.iter().any(|tree| target.starts_with(tree)) || self.is_inside(call, kind, target) {
-            return Fate::Reached;
+            // The main process may become another program, as a script does, without there being two.
+            let is_other = kind == AttemptKind::Execute && self.main != Some(call.pid);
+            return if is_other { Fate::Used } else { Fate::Reached };
         }
         if is_outside(kind, target) { Fate::Wanted } else { Fate::Missing }
     }
