@@ -19,6 +19,7 @@ mod sandbox_check;
 mod schema;
 mod session;
 mod supervisor;
+mod trial;
 mod views;
 
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
@@ -33,6 +34,7 @@ pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
 pub use sandbox_check::{LevelCheck, check_levels};
 pub use supervisor::MAX_BACKOFF;
+pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};
 pub use views::{
     Answer, HeldTool, HostView, LogLine, LogOrigin, PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView,
     ToolView,

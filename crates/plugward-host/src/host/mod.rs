@@ -8,6 +8,7 @@ mod inspect;
 mod install;
 mod lifecycle;
 mod review;
+mod trial;
 mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,14 +11,14 @@
 
 use std::sync::{Arc, PoisonError};
 
-use plugward_policy::SandboxLevel;
-use plugward_sandbox::{LaunchSpec, SpawnError, SpawnStep, Spawned};
+use plugward_policy::{GrantSet, SandboxLevel};
+use plugward_sandbox::{LaunchSpec, Notebook, SpawnError, SpawnStep, Spawned};
 
 use super::Plugin;
 use crate::config::Environment;
 use crate::error::{ErrorCode, HostError};
 use crate::host::Inner;
-use crate::package::{ConfinementError, LaunchPlan};
+use crate::package::{Confinement, ConfinementError, LaunchPlan};
 use crate::views::LogOrigin;
 
 /// How to run a plugin that cannot be sandboxed here, for somebody who wants that.
@@ -101,6 +101,35 @@ pub(super) fn spawn(
             Err(HostError::new(ErrorCode::McpSandboxRequired, message).with_hint(hint))
         }
     }
+}
+
+/// Starts it for a trial: at level `full` whatever it asks for, with no grant, and observed. Blocks as [`spawn`].
+pub(super) fn spawn_observed(
+    inner: &Inner,
+    plugin: &Plugin,
+    plan: &LaunchPlan,
+    generation: u64,
+) -> Result<(Spawned, Notebook), HostError> {
+    let id = &plugin.id;
+    if plan.container.is_some() {
+        let message = format!("plugin `{id}` cannot be tried: {CONTAINER}");
+        return Err(HostError::new(ErrorCode::McpSandboxRequired, message));
+    }
+    let failed = |what: String| HostError::new(ErrorCode::PluginHostStartFailed, what);
+    let confinement = Confinement { level: SandboxLevel::Full, ..plan.confinement.clone() };
+    let sandbox = confinement.sandbox(&GrantSet::default());
+    let sandbox = sandbox.map_err(|error| failed(format!("plugin `{id}` cannot be tried: {error}")))?;
+    let Some(sandbox) = sandbox else { return Err(HostError::internal("making the sandbox of a trial")) };
+    confinement.hand_over_package(sandbox.user).map_err(|error| {
+        failed(format!("package of plugin `{id}` cannot be given to the plugin's own user: {error}"))
+    })?;
+    inner.config.launcher.spawn_observed(&plan.sandboxed_spec(generation, sandbox)).map_err(|error| {
+        if !is_level_missing(&error) {
+            return start_failed(plugin, plan, &error);
+        }
+        let message = format!("plugin `{id}` cannot be tried, which takes sandbox level `full`: {error}");
+        HostError::new(ErrorCode::McpSandboxRequired, message).with_hint("`plugward doctor` tells what is missing here")
+    })
 }
 
 /// Starts it without a sandbox, and says so where a person looks.

@@ -22,5 +22,6 @@ mod host_stop;
 mod host_trust;
 mod sandbox_access;
 mod sandbox_gate;
+mod sandbox_trial;
 mod stress;
 mod support;

@@ -1,0 +1,1 @@
+//! What is proposed for what was seen.
