@@ -8,6 +8,7 @@ mod call;
 mod config;
 mod contract;
 mod discovery;
+mod egress;
 mod error;
 mod events;
 mod host;
@@ -36,6 +37,6 @@ pub use sandbox_check::{LevelCheck, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};
 pub use views::{
-    Answer, HeldTool, HostView, LogLine, LogOrigin, PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView,
-    ToolView,
+    Answer, AttemptOutcome, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt, PendingAsk, PluginView,
+    QuarantinedTool, ReviewTool, ReviewView, ToolView,
 };

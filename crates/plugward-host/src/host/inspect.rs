@@ -241,6 +241,8 @@ impl Inner {
             restarts: state.restarts,
             noise_lines: running.map_or(0, |running| running.launched.session.noise_lines()),
             error: state.error.clone(),
+            network_attempts: plugin.attempts.view(),
+            network_attempts_unlisted: plugin.attempts.others(),
             enforcement: running.map(|running| running.launched.process.enforcement().clone()),
             manifest_text: state.row.manifest_text.clone(),
         }

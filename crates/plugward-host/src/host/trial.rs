@@ -3,7 +3,6 @@
 //! Owns who may ask for a trial (somebody who confirms the digest of the command by a review, as for an approval), its
 //! empty home, and its place in the record. Refuses counting a trial as an approval: afterwards the plugin is what it was.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,13 +77,12 @@ impl Inner {
         let own_dir = self.config.home.canonicalize().unwrap_or_else(|_| self.config.home.clone());
         let (manifest, plan) = (Arc::clone(&plugin.manifest), planned.plan);
         let user_home = self.environment.get("HOME").and_then(OsStr::to_str).map(str::to_owned);
-        let seen = tried.seen;
+        let (seen, names) = (tried.seen, tried.names);
         let (attempts, reached, missing) = (seen.attempts, seen.reached, seen.missing);
         // It looks at the file system.
         let judged = tokio::task::spawn_blocking(move || {
             let user_home = user_home.as_deref();
-            let around =
-                Around { manifest: &manifest, plan: &plan, user_home, own_dir: &own_dir, names: BTreeMap::new() };
+            let around = Around { manifest: &manifest, plan: &plan, user_home, own_dir: &own_dir, names };
             propose(&attempts, &around)
         });
         let proposal = judged.await.map_err(|_| HostError::internal("judging a trial"))?;

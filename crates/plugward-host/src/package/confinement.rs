@@ -15,6 +15,7 @@ use plugward_sandbox::{Level, Limits, Network, SandboxSpec, UserPolicy};
 use super::access::LocalAccess;
 use super::shown;
 use super::tree::PackageLimits;
+use crate::egress::{EgressPlan, EgressPlanError};
 
 /// First user id given to plugins of a host that runs as root, and how many there are. Far above those of people and
 /// services, and below those the system reserves.
@@ -42,14 +43,24 @@ pub(crate) struct Confinement {
 /// A permission that cannot be kept to, so the plugin does not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfinementError {
-    /// Lists of hosts are not enforced yet.
+    /// Lists of hosts take a network of the plugin's own.
     #[error(
-        "permission `{permission}` allows a single host, and a list of hosts cannot be enforced yet; a manifest without \
-         `net:` permissions gets no network, one with `net:*` gets all of it"
+        "permission `{permission}` is for single hosts, which takes sandbox level `full`, and the manifest asks for level \
+         `{level}`; at that level a plugin gets no network, or with `net:*` all of it"
     )]
     HostList {
         /// The permission.
         permission: AccessPermission,
+        /// The level.
+        level: SandboxLevel,
+    },
+    /// A list no network can be made of.
+    #[error("permission `{permission}` {cause}")]
+    Egress {
+        /// The permission.
+        permission: AccessPermission,
+        /// What is wrong with it.
+        cause: EgressPlanError,
     },
     /// A place that is not there.
     #[error("permission `{permission}` is about `{place}`, which does not exist; create it, or revoke the permission")]
@@ -100,7 +111,7 @@ impl Confinement {
             read_write,
             // Public data of the machine; Node.js does not start where it is there and closed.
             certificates: true,
-            network: network(&access)?,
+            network: self.network(grants, &access)?,
             limits: Limits {
                 memory_bytes: Some(limits.memory_bytes),
                 // Node.js reserves far more than it uses.
@@ -113,6 +124,31 @@ impl Confinement {
             user: user_of(&self.plugin),
             ..SandboxSpec::new(level)
         }))
+    }
+
+    /// The way out for the hosts that were granted; `None` for no network, and for all of it.
+    pub(crate) fn egress(&self, grants: &GrantSet) -> Result<Option<EgressPlan>, ConfinementError> {
+        let access = self.access.expanded.granted(grants);
+        let Some(first) = access.network.first() else { return Ok(None) };
+        if access.network.iter().any(|rule| rule.target() == NetTarget::Any) {
+            return Ok(None);
+        }
+        if self.level != SandboxLevel::Full {
+            let permission = AccessPermission::Network(first.clone());
+            return Err(ConfinementError::HostList { permission, level: self.level });
+        }
+        EgressPlan::of(&access.network).map(Some).map_err(|cause| {
+            let (EgressPlanError::Address(rule) | EgressPlanError::TooMany(rule)) = &cause;
+            ConfinementError::Egress { permission: AccessPermission::Network(rule.clone()), cause }
+        })
+    }
+
+    fn network(&self, grants: &GrantSet, access: &ExpandedAccess) -> Result<Network, ConfinementError> {
+        Ok(match self.egress(grants)? {
+            Some(plan) => plan.network(),
+            None if access.network.is_empty() => Network::Off,
+            None => Network::Open,
+        })
     }
 
     /// Refuses to hand a folder of the machine over to a plugin's own user: permission to write there is no permission
@@ -176,16 +212,6 @@ fn refuse_missing(access: &ExpandedAccess) -> Result<(), ConfinementError> {
     match writes.chain(reads).find(|(_, place)| !Path::new(place).exists()) {
         Some((permission, place)) => Err(ConfinementError::PlaceMissing { permission, place: shown(place) }),
         None => Ok(()),
-    }
-}
-
-fn network(access: &ExpandedAccess) -> Result<Network, ConfinementError> {
-    if access.network.iter().any(|rule| rule.target() == NetTarget::Any) {
-        return Ok(Network::Open);
-    }
-    match access.network.first() {
-        None => Ok(Network::Off),
-        Some(rule) => Err(ConfinementError::HostList { permission: AccessPermission::Network(rule.clone()) }),
     }
 }
 
@@ -267,6 +293,17 @@ mod tests {
         assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 1, Network::Off));
     }
 
+    // Requirement 91: single hosts become a network in which there is nothing else, and only once they are granted.
+    #[test]
+    fn granted_hosts_become_a_network_of_their_own() {
+        let (wanted, grants) = confinement("['net:api.example.test', 'net:192.0.2.7:80']", "{}");
+        let Network::Hosts(listed) = wanted.sandbox(&grants).unwrap().unwrap().network else { panic!("no list") };
+        assert_eq!((listed.listeners.len(), listed.names.len()), (2, 1));
+        assert_eq!(wanted.sandbox(&GrantSet::default()).unwrap().unwrap().network, Network::Off);
+        let (wanted, grants) = confinement("['net:api.example.test', 'net:*']", "{}");
+        assert_eq!(wanted.sandbox(&grants).unwrap().unwrap().network, Network::Open);
+    }
+
     // A host that runs as root must not take folders of the machine away from their owners.
     #[test]
     fn a_folder_of_somebody_else_is_not_handed_over() {
@@ -286,9 +323,15 @@ mod tests {
     // Requirement 146: what cannot be enforced is an error and never something weaker.
     #[test]
     fn what_cannot_be_kept_to_is_refused_by_name() {
-        let (wanted, grants) = confinement("['net:api.example.test']", "{}");
+        for level in ["partial", "limited"] {
+            let (wanted, grants) = confinement("['net:api.example.test']", &format!("{{minimum_level: {level}}}"));
+            let text = wanted.sandbox(&grants).unwrap_err().to_string();
+            assert!(text.starts_with("permission `net:api.example.test:443` is for single hosts"), "{text}");
+            assert!(text.contains(&format!("asks for level `{level}`")), "{text}");
+        }
+        let (wanted, grants) = confinement("['net:224.0.0.1']", "{}");
         let text = wanted.sandbox(&grants).unwrap_err().to_string();
-        assert!(text.starts_with("permission `net:api.example.test:443` allows a single host"), "{text}");
+        assert_eq!(text, "permission `net:224.0.0.1:443` is about an address nobody can connect to");
         let (wanted, grants) = confinement("['fs.read:/no/where']", "{}");
         let text = wanted.sandbox(&grants).unwrap_err().to_string();
         assert!(text.contains("`fs.read:/no/where` is about `/no/where`, which does not exist"), "{text}");

@@ -221,11 +221,14 @@ pub(super) fn take_over(
     generation: u64,
     container: Option<ContainerStart>,
 ) -> Result<Launched, HostError> {
-    let Confined { spawned, unconfined } = confined;
+    let Confined { spawned, unconfined, egress } = confined;
     let io_error = |error: std::io::Error| HostError::internal(format_args!("taking over the pipes: {error}"));
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
     let stderr = tokio::net::unix::pipe::Receiver::from_owned_fd(spawned.stderr).map_err(io_error)?;
     let over = CancellationToken::new();
+    if let Some(egress) = egress {
+        super::egress::open(inner, plugin, egress, &over).map_err(io_error)?;
+    }
     inner.tasks.spawn(Arc::clone(&plugin.log).drain(stderr, generation, over.clone()));
     let backend = &plugin.manifest.backend;
     let settings = SessionSettings {

@@ -64,9 +64,17 @@ enum Verdict {
 
 /// Judges everything that was seen.
 pub(crate) fn propose(seen: &[Attempt], around: &Around<'_>) -> Proposal {
-    let mut judged: Vec<(TrialAttempt, Verdict)> = seen.iter().map(|it| (row(it, around), judge(it, around))).collect();
-    judged.extend(around.names.iter().map(|(name, (count, _))| {
-        (attempt("resolve", name, *count), Verdict::Refuse("a name alone is not reached; see `connect`".to_owned()))
+    let seen = seen.iter().filter(|attempt| !is_name_server(attempt));
+    let mut judged: Vec<(TrialAttempt, Verdict)> = seen.map(|it| (row(it, around), judge(it, around))).collect();
+    // A name that was also connected to is told once, with its port.
+    let is_connected = |told: &Option<IpAddr>| {
+        let mut connected = judged.iter().filter(|(row, _)| row.what == "connect");
+        told.is_some_and(|told| connected.any(|(row, _)| around.name_of(told).is_some_and(|name| row.is_about(name))))
+    };
+    let alone: Vec<_> = around.names.iter().filter(|(_, (_, told))| !is_connected(told)).collect();
+    judged.extend(alone.into_iter().map(|(name, (count, _))| {
+        let reason = "it asked for the address; a permission is for a connection, on its port".to_owned();
+        (attempt("resolve", name, *count), Verdict::Refuse(reason))
     }));
     let places = Places::of(&judged, around);
     let mut proposal = Proposal::default();
@@ -116,6 +124,13 @@ fn conclude(proposal: &mut Proposal, mut needed: BTreeSet<AccessPermission>, man
             "it would need {count} permissions, and a manifest may have {PERMISSIONS_MAX}: the list is cut; choose folders \
              above them"
         ));
+    }
+}
+
+impl TrialAttempt {
+    /// Whether it is a connection to this host.
+    fn is_about(&self, host: &str) -> bool {
+        self.target.rsplit_once(':').is_some_and(|(named, _)| named == host)
     }
 }
 
@@ -183,6 +198,13 @@ fn judge_connection(target: &OsStr, around: &Around<'_>) -> Verdict {
             None => Verdict::Give(permission),
         },
     }
+}
+
+/// Asking for a name is told as the name.
+fn is_name_server(seen: &Attempt) -> bool {
+    const NAME_PORT: u16 = 53;
+    seen.kind == AttemptKind::Connect
+        && address(&seen.target).is_some_and(|it| it.port() == NAME_PORT && it.ip().is_loopback())
 }
 
 fn address(target: &OsStr) -> Option<SocketAddr> {

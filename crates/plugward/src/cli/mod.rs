@@ -5,6 +5,7 @@
 
 mod approve;
 mod arguments;
+mod attempts;
 mod call;
 mod demo;
 mod doctor;

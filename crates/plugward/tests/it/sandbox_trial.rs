@@ -213,3 +213,30 @@ async fn a_plugin_that_does_not_get_far_is_told_with_its_reason() {
     assert!(trial.tools.is_none() && trial.fault.is_some(), "{trial:#?}");
     assert!(began.elapsed() < PATIENCE);
 }
+
+// Requirements 91 and 94, users' rule 5: hosts it wanted are told by name and port, and nothing leaves the machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn wanted_hosts_are_told_by_name_and_port() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let own = listener.local_addr().unwrap();
+    let host = TestHost::with(production()).await;
+    let wants = format!(
+        "connect telemetry.example:443\nconnect telemetry.example:443\nconnect api.example.test:8443\nconnect {own}\n\
+         connect 192.0.2.7:80\nconnect 169.254.169.254:80\n"
+    );
+    host.host.install(wanting(&Fixture::imported("caller", &["wants"]), &wants).path(), None).await.unwrap();
+    let trial = tried(&host, "caller").await;
+    let telemetry = find(&trial, "connect", Path::new("telemetry.example:443"));
+    assert_eq!((telemetry.count, telemetry.permission.as_deref()), (2, Some("net:telemetry.example:443")));
+    for wanted in ["net:api.example.test:8443", "net:192.0.2.7:80"] {
+        assert!(trial.permissions.iter().any(|it| it == wanted), "{wanted} in {trial:#?}");
+    }
+    for dangerous in [own.to_string(), "169.254.169.254:80".to_owned()] {
+        let attempt = find(&trial, "connect", Path::new(&dangerous));
+        assert!(attempt.permission.is_none() && attempt.reason.is_some(), "{attempt:?}");
+    }
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "a trial connected");
+    let view = host.host.plugin("caller").await.unwrap();
+    assert!(view.network_attempts.is_empty(), "a trial is no use");
+}
