@@ -340,6 +340,3 @@ fn grouped(mut wanted: BTreeSet<PathBuf>, around: &Around<'_>, writes: bool) -> 
     wanted.extend(many.filter(|folder| is_narrow(folder) && around.cannot_be_given(folder, writes).is_none()));
     wanted
 }
-
-#[cfg(test)]
-mod tests;

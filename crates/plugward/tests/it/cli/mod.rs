@@ -6,6 +6,7 @@ mod demo;
 mod hostile;
 mod output;
 mod secrets;
+mod trial;
 mod walk;
 
 use std::io::{Read as _, Write as _};

@@ -1,1 +1,0 @@
-//! What is proposed for what was seen.
