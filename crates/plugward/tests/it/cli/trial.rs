@@ -46,7 +46,9 @@ fn a_trial_tells_what_was_wanted() {
     assert_eq!((&wanted["what"], &wanted["permission"]), (&serde_json::json!("read"), &serde_json::json!(permission)));
 
     let told = cli.ok(&arguments);
-    for words in ["it listed 1 tools", &format!("given by {permission}"), "permissions:\n  - fs.read:", "was not approved"] {
+    for words in
+        ["it listed 1 tools", &format!("given by {permission}"), "permissions:\n  - fs.read:", "was not approved"]
+    {
         assert!(told.stdout.contains(words), "`{words}` in {}", told.stdout);
     }
     cli.ends(4, &["enable", "fix"]);
