@@ -25,7 +25,7 @@ pub(super) enum How {
     /// Opens, as the flags in this argument say.
     Flags(usize),
     /// Opens, as the structure this argument points to says.
-    OpenHow(usize),
+    Structure(usize),
     /// Asks for the rights in this argument.
     Access(usize),
     /// Talks to the address whose length is in this argument.
@@ -47,7 +47,7 @@ const FACCESSAT2: i64 = 439;
 
 const CALLS: &[About] = &[
     About { number: libc::SYS_openat, name: 1, folder: Some(0), how: How::Flags(2) },
-    About { number: OPENAT2, name: 1, folder: Some(0), how: How::OpenHow(2) },
+    About { number: OPENAT2, name: 1, folder: Some(0), how: How::Structure(2) },
     at(libc::SYS_newfstatat, 0, 1, Look),
     at(libc::SYS_statx, 0, 1, Look),
     About { number: libc::SYS_faccessat, name: 1, folder: Some(0), how: How::Access(2) },

@@ -71,7 +71,7 @@ impl Surroundings {
         let kind = match about.how {
             How::Always(kind) => kind,
             How::Flags(argument) => opening(call.arguments[argument]),
-            How::OpenHow(argument) => {
+            How::Structure(argument) => {
                 let mut flags = [0; 8];
                 memory.read_exact_at(&mut flags, call.arguments[argument])?;
                 opening(u64::from_ne_bytes(flags))
