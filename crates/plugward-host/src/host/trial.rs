@@ -13,7 +13,7 @@ use plugward_store::EventRow;
 
 use super::{ApprovalOrigin, Host, INCOMING_DIR, Inner, install};
 use crate::call::epoch_us;
-use crate::error::HostError;
+use crate::error::{ErrorCode, HostError};
 use crate::ids::random_hex;
 use crate::supervisor::{Plugin, trial};
 use crate::trial::{Around, Proposal, TRIAL_MAX, TrialView, fragment, propose};
@@ -30,7 +30,9 @@ impl Host {
         origin: ApprovalOrigin,
     ) -> Result<TrialView, HostError> {
         let (inner, plugin, digest) = (Arc::clone(&self.inner), self.inner.plugin(id)?, *digest);
-        self.inner.operation(async move { inner.trial(&plugin, digest, limit.min(TRIAL_MAX), origin).await }).await
+        // Boxed: what goes on here is long, and would make every operation of the callers as large.
+        let work = Box::pin(async move { inner.trial(&plugin, digest, limit.min(TRIAL_MAX), origin).await });
+        self.inner.operation(work).await
     }
 }
 
@@ -63,6 +65,10 @@ impl Inner {
         interrupted: &tokio_util::sync::CancellationToken,
     ) -> Result<TrialView, HostError> {
         let id = &plugin.id;
+        if plugin.manifest.backend.command_tool().is_some() {
+            let message = format!("plugin `{id}` is a command that runs when it is called: a trial would see nothing");
+            return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message));
+        }
         let mut planned = self.plan_at_home(plugin, home.0.clone()).await?;
         self.check_reviewed(plugin, &planned, digest).await?;
         // Variables of the user's are grants like any other.

@@ -34,7 +34,7 @@ use super::{
     ownership,
     signals::SignalEvents,
     supervise::Supervision,
-    wire::{self, Purpose, Record},
+    wire::{self, Purpose, Record, Route},
     witness::Canaries,
 };
 use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, SandboxSpec, enforcement::Applied};
@@ -76,6 +76,13 @@ pub fn launcher_main_without(layer: &str) -> ! {
         Some((_, layer)) => exit(run(Layers::without(*layer))),
         None => exit(EXIT_USAGE),
     }
+}
+
+/// As [`launcher_main`], on a kernel whose Landlock is taken to be no newer than `abi`: for tests of older machines.
+#[cfg(feature = "mutation")]
+pub fn launcher_main_with_landlock(abi: u8) -> ! {
+    confine::cap_abi(abi);
+    exit(run(Layers::ALL))
 }
 
 fn run(layers: Layers) -> i32 {
@@ -180,9 +187,14 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     let signals = SignalEvents::take_over().map_err(Failure::at(Step::Signals))?;
 
     let Some(received) = receive_spec(control)? else { return Ok(None) };
+    if received.route == Route::InsideBwrap {
+        jail::bwrap::inside(control, &received.spec, received.purpose, received.stdio, layers);
+    }
     let kill_after = received.spec.stop.kill_after;
     let mut started = start(received, layers)?;
-    hand_over(control, std::mem::take(&mut started.listeners));
+    hand_over(control, &started.listeners);
+    // No copy stays here: what the host closes is closed.
+    started.listeners.clear();
     // The launcher must not keep a file system busy; a missing root directory is no reason to end the plugin.
     let _busy = std::env::set_current_dir("/");
     // If the host has left by now, the supervision sees it at once and ends the tree.
@@ -191,8 +203,8 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     Ok(Some((signals, started, kill_after)))
 }
 
-/// Gives the sockets of a plugin with listed hosts to the host, and keeps none.
-fn hand_over(control: &OwnedFd, listeners: Vec<OwnedFd>) {
+/// Gives the sockets of a plugin with listed hosts to the host.
+fn hand_over(control: &OwnedFd, listeners: &[OwnedFd]) {
     if listeners.is_empty() {
         return;
     }
@@ -205,7 +217,7 @@ fn hand_over(control: &OwnedFd, listeners: Vec<OwnedFd>) {
 
 /// Starts the plugin at the level asked for, or the witness in its place.
 fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
-    let ReceivedSpec { spec, purpose, stdio, notebook } = received;
+    let ReceivedSpec { spec, purpose, route, stdio, notebook } = received;
     let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
@@ -230,7 +242,10 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         }
     };
     if sandbox.level == Level::Full {
-        let jailed = jail::start(&spec, sandbox, stdio, task, layers, notebook)?;
+        let jailed = match route {
+            Route::Native => jail::start(&spec, sandbox, stdio, task, layers, notebook)?,
+            _ => jail::bwrap::start(&spec, sandbox, &stdio, canaries.as_ref())?,
+        };
         let jail::Jailed { init, main, reports, applied, listeners, observer } = jailed;
         let reports = Some(reports);
         return Ok(Started { child: init, reports, main, applied, listeners, observer, _canaries: canaries });
@@ -241,13 +256,17 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the
-/// plugin's writable folders and pipes. Only root can do that.
+/// plugin's home, its package where that is read-only to it, and its pipes. Only root can do that.
 fn settle_user(sandbox: &SandboxSpec, stdio: &[OwnedFd]) -> Result<(), Failure> {
     match (confine::target(sandbox.user), geteuid().is_root()) {
         (None, false) => Ok(()),
         (Some((uid, gid)), true) => {
-            for (position, path) in sandbox.read_write.iter().enumerate() {
-                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Ownership, position))?;
+            let package = sandbox.package_dir.iter().filter(|_| sandbox.level == Level::Full);
+            for path in package {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Granted, 0))?;
+            }
+            if let Some(path) = &sandbox.home_dir {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Writable, 0))?;
             }
             // Programs open `/dev/stdout` and the like, which asks for the owner of the pipe.
             for pipe in stdio {
@@ -269,6 +288,7 @@ fn refuse_more_threads() -> Result<(), Failure> {
 struct ReceivedSpec {
     spec: LaunchSpec,
     purpose: Purpose,
+    route: Route,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     /// Where to write down what the plugin of a trial wanted.
     notebook: Option<OwnedFd>,
@@ -289,8 +309,8 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
     if !receive(&mut body)? {
         return Ok(None);
     }
-    let (spec, purpose) = wire::decode_spec(&body).map_err(malformed)?;
+    let (spec, purpose, route) = wire::decode_spec(&body).map_err(malformed)?;
     let notebook = (purpose == Purpose::Trial).then(|| descriptors.pop().ok_or(MALFORMED)).transpose()?;
     let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
-    Ok(Some(ReceivedSpec { spec, purpose, stdio, notebook }))
+    Ok(Some(ReceivedSpec { spec, purpose, route, stdio, notebook }))
 }

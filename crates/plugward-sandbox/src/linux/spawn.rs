@@ -22,16 +22,18 @@ use rustix::{
 };
 
 use super::{
+    backend::Choice,
     channel,
     confine::kernel_abi,
     failure::{Failure, Step},
     observe::Notebook,
     process::{Ended, Listeners, PluginProcess, RecordReader},
-    wire::{self, Purpose, Record},
+    wire::{self, Purpose, Record, Route},
     witness::{self, Witnesses},
 };
 use crate::{
-    Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Network, OsCause, SandboxSpec, SpawnError, enforcement::Applied,
+    Backend, Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Network, OsCause, SandboxSpec, SpawnError,
+    enforcement::Applied,
 };
 
 /// Longest time from starting the launcher to its answer. It takes 2 ms on an idle machine; the limit is there for
@@ -47,6 +49,7 @@ pub struct Launcher {
     program: Program,
     arguments: Vec<OsString>,
     witnesses: Witnesses,
+    choice: Choice,
 }
 
 #[derive(Debug)]
@@ -95,6 +98,7 @@ impl Launcher {
             program: Program::Open(program),
             arguments: vec![LAUNCH_ARGUMENT.into()],
             witnesses: Witnesses::default(),
+            choice: Choice::default(),
         })
     }
 
@@ -102,7 +106,19 @@ impl Launcher {
     /// [`launcher_main`](crate::launcher_main).
     pub fn at<A: Into<OsString>>(path: impl Into<PathBuf>, arguments: impl IntoIterator<Item = A>) -> Self {
         let arguments = arguments.into_iter().map(Into::into).collect();
-        Self { program: Program::At(path.into()), arguments, witnesses: Witnesses::default() }
+        Self {
+            program: Program::At(path.into()),
+            arguments,
+            witnesses: Witnesses::default(),
+            choice: Choice::default(),
+        }
+    }
+
+    /// Leaves no choice about who makes the namespaces of level `full`. Without this, the launcher makes them itself, and
+    /// asks bubblewrap only where it is denied and bubblewrap is not.
+    #[must_use]
+    pub fn with_backend(self, backend: Backend) -> Self {
+        Self { choice: Choice::only(backend), ..self }
     }
 
     /// Starts a plugin and returns once its program executes. Blocks for a few milliseconds, 15 seconds at most; twice that
@@ -115,13 +131,14 @@ impl Launcher {
     pub fn spawn(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
         let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
-            return Ok(self.start_and_report(spec, Purpose::Plugin, None)?.0);
+            return Ok(self.start_and_report(spec, Purpose::Plugin, Route::Native, None)?.0);
         };
-        self.spawn_sandboxed(spec, sandbox, None)
+        self.choice.start(sandbox.level, |route| self.spawn_by(spec, sandbox, route, None))
     }
 
-    /// As [`spawn`](Self::spawn), and notes what the plugin wants and does not get, for a trial. Takes level `full`. The
-    /// notebook is complete once the plugin has ended.
+    /// As [`spawn`](Self::spawn), and notes what the plugin wants and does not get, for a trial. Takes level `full`, made
+    /// without bubblewrap: nothing but the launcher stands between it and the plugin. The notebook is complete once the
+    /// plugin has ended.
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn); also if another program watches the system calls of this process already.
@@ -132,27 +149,31 @@ impl Launcher {
             return Err(SpawnError::InvalidSandbox { field: "level", reason });
         };
         let notebook = Notebook::new().map_err(launcher_failure("make room for what it sees"))?;
-        let spawned = self.spawn_sandboxed(spec, sandbox, Some(&notebook))?;
+        let spawned = self.spawn_by(spec, sandbox, Route::Native, Some(&notebook))?;
         Ok((spawned, notebook))
     }
 
-    fn spawn_sandboxed(
+    fn spawn_by(
         &self,
         spec: &LaunchSpec,
         sandbox: &SandboxSpec,
+        route: Route,
         notebook: Option<&Notebook>,
     ) -> Result<Spawned, SpawnError> {
-        let name = Witnesses::name(spec, sandbox);
+        let mut name = Witnesses::name(spec, sandbox);
+        if route == Route::Bwrap {
+            name.push_str("/bwrap");
+        }
         let witnessed = match self.witnesses.remembered(&name) {
             Some(applied) => applied,
             None => {
-                let applied = self.witness(spec, sandbox)?;
+                let applied = self.witness(spec, sandbox, route)?;
                 self.witnesses.remember(name.clone(), applied);
                 applied
             }
         };
         let purpose = if notebook.is_some() { Purpose::Trial } else { Purpose::Plugin };
-        let (mut spawned, applied) = self.start_and_report(spec, purpose, notebook)?;
+        let (mut spawned, applied) = self.start_and_report(spec, purpose, route, notebook)?;
         if applied != witnessed {
             // The handle goes with the error, and the plugin with the handle.
             let escapes = "run without a layer that was there for its probe".to_owned();
@@ -170,14 +191,15 @@ impl Launcher {
     #[cfg(feature = "mutation")]
     pub fn spawn_unwitnessed(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
-        Ok(self.start_and_report(spec, Purpose::Plugin, None)?.0)
+        let level = spec.sandbox.as_ref().map_or(Level::None, |sandbox| sandbox.level);
+        Ok(self.start_and_report(spec, Purpose::Plugin, self.choice.first(level), None)?.0)
     }
 
     /// Runs the probe under the rules of `spec`; returns the layers that were in force and held.
-    fn witness(&self, spec: &LaunchSpec, sandbox: &SandboxSpec) -> Result<Applied, SpawnError> {
+    fn witness(&self, spec: &LaunchSpec, sandbox: &SandboxSpec, route: Route) -> Result<Applied, SpawnError> {
         // What a plugin is told is none of the probe's business.
         let probe = LaunchSpec { argv: vec!["witness".into()], env: Vec::new(), ..spec.clone() };
-        let (started, applied) = self.start_and_report(&probe, Purpose::Witness, None)?;
+        let (started, applied) = self.start_and_report(&probe, Purpose::Witness, route, None)?;
         let deadline = Instant::now() + START_LIMIT;
         let answer =
             read_answer(&started.stdout, deadline).map_err(|error| silent_or("read its probe's answer", error))?;
@@ -193,6 +215,7 @@ impl Launcher {
         &self,
         spec: &LaunchSpec,
         purpose: Purpose,
+        route: Route,
         notebook: Option<&Notebook>,
     ) -> Result<(Spawned, Applied), SpawnError> {
         let deadline = Instant::now() + START_LIMIT;
@@ -202,7 +225,7 @@ impl Launcher {
 
         let Pipes { plugin, stdin, stdout, stderr } = pipes;
         let passed: Vec<_> = plugin.iter().map(AsFd::as_fd).chain(notebook.map(AsFd::as_fd)).collect();
-        let encoded = wire::encode_spec(spec, purpose);
+        let encoded = wire::encode_spec(spec, purpose, route);
         let sent = channel::send_with_descriptors(control.as_fd(), &encoded, &passed, deadline);
         drop(passed);
         // The host's copies would keep the plugin's pipes open after its end.
@@ -346,8 +369,12 @@ fn refused(spec: &LaunchSpec, failure: Failure) -> SpawnError {
 fn subject(spec: &LaunchSpec, sandbox: &SandboxSpec, failure: Failure) -> Option<PathBuf> {
     let position = usize::from(failure.subject);
     match failure.step {
-        Step::Readable => sandbox.readable().nth(position).map(Path::to_owned),
-        Step::Writable | Step::Ownership | Step::Nested => sandbox.read_write.get(position).cloned(),
+        Step::Alias => sandbox.aliases.get(position).map(|alias| alias.name.clone()),
+        Step::Granted => sandbox.exact().nth(position).map(Path::to_owned),
+        Step::Readable => sandbox.read_only.get(position).cloned(),
+        Step::Writable | Step::Ownership | Step::Nested | Step::BwrapNested => {
+            sandbox.writable().nth(position).map(Path::to_owned)
+        }
         Step::Executable => Some(spec.executable.clone()),
         _ => None,
     }

@@ -10,6 +10,7 @@
 //!    +----------------- go, records: started or failed, exit --------------+
 //! ```
 
+pub(super) mod bwrap;
 mod etc;
 mod files;
 mod init;
@@ -70,6 +71,9 @@ pub(super) fn start(
     layers: Layers,
     notebook: Option<OwnedFd>,
 ) -> Result<Jailed, Failure> {
+    if !layers.has(Layers::PERMISSION) {
+        return Err(Failure::at(Step::Namespaces)(Errno::PERM));
+    }
     let (reports, inner) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(Failure::at(Step::Namespaces))?;
     let observed = notebook.map(Observer::new).transpose().map_err(Failure::at(Step::Observer))?;
