@@ -43,6 +43,11 @@
 //! Before a level is reported for the first time under the same rules in one boot, a witness runs in the plugin's place and
 //! tries to get through. [`Enforcement`] says what is in force and what is missing.
 //!
+//! # Trials
+//!
+//! [`Launcher::spawn_observed`] starts a plugin at level `full` as any other, and the launcher notes what it wanted and did not
+//! get: files that are on the machine and not in the sandbox, programs, addresses. It only looks; the layers decide as always.
+//!
 //! # What the launcher cannot do
 //!
 //! Without a process namespace (below level `full`) and without Landlock's scopes, a plugin of the same user may kill its
@@ -66,6 +71,7 @@ mod error;
 mod exit;
 mod listed;
 mod machine;
+mod observation;
 mod platform;
 mod sandbox;
 mod spec;
@@ -92,6 +98,7 @@ pub use error::{OsCause, SpawnError, SpawnStep};
 pub use exit::{Exceeded, ExitReport, MainExit};
 pub use listed::{ListedHosts, Listeners, MAX_LISTENERS};
 pub use machine::{ControlGroupFacts, KernelAnswers, MachineFacts};
+pub use observation::{Attempt, AttemptKind, Observations};
 pub use platform::{Availability, PlatformReport, probe};
 pub use sandbox::{
     Alias, DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
@@ -99,7 +106,7 @@ pub use sandbox::{
 pub use spec::{LaunchSpec, StopGrace};
 
 #[cfg(target_os = "linux")]
-pub use linux::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+pub use linux::{Launcher, Notebook, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 #[cfg(all(target_os = "linux", feature = "mutation"))]
 pub use linux::{launcher_main_with_landlock, launcher_main_without};
 #[cfg(target_os = "macos")]

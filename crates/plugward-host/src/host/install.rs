@@ -351,7 +351,7 @@ fn package_error(error: &package::PackageError) -> HostError {
 }
 
 /// Removal of folders is best effort: the sweep at the next start tries again.
-fn remove_tree(path: &Path) {
+pub(super) fn remove_tree(path: &Path) {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::warn!(folder = %path.display(), "a folder could not be removed: {error}");

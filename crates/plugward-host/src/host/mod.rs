@@ -9,6 +9,7 @@ mod inspect;
 mod install;
 mod lifecycle;
 mod review;
+mod trial;
 mod trust;
 pub(crate) mod users;
 

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-use plugward_policy::{ApprovalSubject, Digest, Permission, SandboxLevel, ToolPin, is_secret_name, visible};
+use plugward_policy::{ApprovalSubject, Digest, Permission, PluginId, SandboxLevel, ToolPin, is_secret_name, visible};
 use plugward_store::{ApprovalRow, EventRow, PinRow};
 use serde_json::value::RawValue;
 
@@ -175,6 +175,17 @@ impl Inner {
         .await
     }
 
+    /// Refuses a digest that is not the one a review shows now.
+    pub(super) async fn check_reviewed(
+        self: &Arc<Self>,
+        plugin: &Plugin,
+        planned: &Planned,
+        digest: Digest,
+    ) -> Result<(), HostError> {
+        let contract = self.offer(plugin).await?.contract();
+        refuse_stale(&plugin.id, &ApprovalSubject { contract, ..planned.plan.subject.clone() }, digest)
+    }
+
     async fn approve(
         self: &Arc<Self>,
         plugin: &Arc<Plugin>,
@@ -187,11 +198,7 @@ impl Inner {
         let planned = self.plan(plugin).await?;
         let offer = self.offer(plugin).await?;
         let subject = ApprovalSubject { contract: offer.contract(), ..planned.plan.subject.clone() };
-        if subject.digest() != digest {
-            let message = format!("digest {digest} is not the digest of what plugin `{id}` would run now");
-            return Err(HostError::new(ErrorCode::McpTrustDigestStale, message)
-                .with_hint(format!("look again: `plugward review {id}`")));
-        }
+        refuse_stale(id, &subject, digest)?;
         let row = ApprovalRow {
             plugin_id: id.to_string(),
             digest: digest.to_string(),
@@ -294,6 +301,15 @@ impl Inner {
         self.plugin_changed(plugin);
         self.view_with_approval(plugin).await
     }
+}
+
+fn refuse_stale(id: &PluginId, subject: &ApprovalSubject, digest: Digest) -> Result<(), HostError> {
+    if subject.digest() == digest {
+        return Ok(());
+    }
+    let message = format!("digest {digest} is not the digest of what plugin `{id}` would run now");
+    Err(HostError::new(ErrorCode::McpTrustDigestStale, message)
+        .with_hint(format!("look again: `plugward review {id}`")))
 }
 
 /// The honest word on isolation (requirement 69): what a start will do. What is in force is told while it runs.

@@ -32,6 +32,7 @@ use super::{
     failure::{Failure, Step},
     in_place, jail,
     layers::Layers,
+    observe::Observer,
     ownership,
     signals::SignalEvents,
     supervise::Supervision,
@@ -99,9 +100,9 @@ fn run(layers: Layers) -> i32 {
     };
     match prepare_and_start(&control, layers) {
         Ok(Some((signals, started, kill_after))) => {
-            let Started { child, main, reports, watch, group, _canaries, .. } = started;
+            let Started { child, main, reports, watch, group, observer, _canaries, .. } = started;
             let supervision = Supervision::new(control, signals, child, main, reports, kill_after);
-            supervision.with_limits(watch, group).run();
+            supervision.with_limits(watch, group).observed_by(observer).run();
             EXIT_DONE
         }
         // The host left before it said what to start.
@@ -171,6 +172,8 @@ struct Started {
     watch: Option<Watch>,
     /// The plugin's control group, if it has one.
     group: Option<Group>,
+    /// Who watches it, in a trial.
+    observer: Option<Observer>,
     /// What the witness tries to reach; it goes when the launcher does.
     _canaries: Option<Canaries>,
 }
@@ -222,7 +225,7 @@ fn hand_over(control: &OwnedFd, listeners: &[OwnedFd]) {
 
 /// Starts the plugin at the level asked for, or the witness in its place.
 fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
-    let ReceivedSpec { spec, purpose, route, stdio } = received;
+    let ReceivedSpec { spec, purpose, route, stdio, notebook } = received;
     let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
@@ -235,13 +238,14 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
             listeners: Vec::new(),
             watch: None,
             group: None,
+            observer: None,
             _canaries: None,
         });
     };
     settle_user(sandbox, &stdio)?;
     let (watch, watched) = if layers.has(Layers::LIMITS) { watch(sandbox)? } else { (None, Applied::default()) };
     let (canaries, task) = match purpose {
-        Purpose::Plugin => (None, Task::Plugin),
+        Purpose::Plugin | Purpose::Trial => (None, Task::Plugin),
         Purpose::Witness => {
             let canaries = Canaries::open(sandbox).map_err(Failure::at(Step::Canary))?;
             let attempts = canaries.attempts(sandbox);
@@ -253,19 +257,20 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
     let watched = watched.with_if(group.is_some(), Applied::CGROUP);
     if sandbox.level == Level::Full {
         let jailed = match route {
-            Route::Native => jail::start(&spec, sandbox, stdio, task, layers, group.as_ref()),
+            Route::Native => jail::start(&spec, sandbox, stdio, task, layers, group.as_ref(), notebook),
             _ => jail::bwrap::start(&spec, sandbox, &stdio, canaries.as_ref(), group.as_ref()),
         };
         let jailed = jailed.inspect_err(|_| group.iter().for_each(Group::remove))?;
-        let jail::Jailed { init, main, reports, applied, listeners } = jailed;
+        let jail::Jailed { init, main, reports, applied, listeners, observer } = jailed;
         let (reports, applied) = (Some(reports), applied.with(watched));
-        return Ok(Started { child: init, reports, main, applied, listeners, watch, group, _canaries: canaries });
+        let _canaries = canaries;
+        return Ok(Started { child: init, reports, main, applied, listeners, watch, group, observer, _canaries });
     }
     let placed = in_place::start(&spec, sandbox, stdio, task, layers, group.as_ref());
     let (child, applied) = placed.inspect_err(|_| group.iter().for_each(Group::remove))?;
     let (main, applied) = (child.as_raw_nonzero().get(), applied.with(watched));
-    let listeners = Vec::new();
-    Ok(Started { child, reports: None, main, applied, listeners, watch, group, _canaries: canaries })
+    let (listeners, _canaries) = (Vec::new(), canaries);
+    Ok(Started { child, reports: None, main, applied, listeners, watch, group, observer: None, _canaries })
 }
 
 /// A control group for the plugin, where the host has some to give. Where it has not, or the system refuses in the end, the
@@ -320,6 +325,8 @@ struct ReceivedSpec {
     purpose: Purpose,
     route: Route,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
+    /// Where to write down what the plugin of a trial wanted.
+    notebook: Option<OwnedFd>,
 }
 
 fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
@@ -338,6 +345,7 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
         return Ok(None);
     }
     let (spec, purpose, route) = wire::decode_spec(&body).map_err(malformed)?;
+    let notebook = (purpose == Purpose::Trial).then(|| descriptors.pop().ok_or(MALFORMED)).transpose()?;
     let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
-    Ok(Some(ReceivedSpec { spec, purpose, route, stdio }))
+    Ok(Some(ReceivedSpec { spec, purpose, route, stdio, notebook }))
 }

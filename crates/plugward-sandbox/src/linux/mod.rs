@@ -13,6 +13,7 @@ mod in_place;
 mod jail;
 mod launch;
 mod layers;
+mod observe;
 mod orphans;
 mod ownership;
 mod process;
@@ -31,5 +32,6 @@ pub(crate) use confine::landlock_version;
 pub use launch::{launcher_main, launcher_main_if_requested};
 #[cfg(feature = "mutation")]
 pub use launch::{launcher_main_with_landlock, launcher_main_without};
+pub use observe::Notebook;
 pub use process::PluginProcess;
 pub use spawn::{Launcher, Spawned};

@@ -28,6 +28,7 @@ use rustix::{
 use super::{
     cgroup::Group,
     channel::{self, Received},
+    observe::Observer,
     signals::SignalEvents,
     tree,
     watch::Watch,
@@ -71,6 +72,8 @@ pub(super) struct Supervision {
     plugin: i32,
     /// Where that first process reports the end of the main one, while it does.
     reports: Option<OwnedFd>,
+    /// Who watches the plugin, in a trial.
+    observer: Option<Observer>,
     main_ended: bool,
     /// When patience with the tree ends, if it has been asked to end.
     kill_at: Option<Instant>,
@@ -100,6 +103,7 @@ impl Supervision {
             main,
             plugin,
             reports,
+            observer: None,
             main_ended: false,
             kill_at: None,
             kill_after,
@@ -114,6 +118,11 @@ impl Supervision {
         self.watch = watch;
         self.group = group;
         self
+    }
+
+    /// Serves an observer beside everything else.
+    pub(super) fn observed_by(self, observer: Option<Observer>) -> Self {
+        Self { observer, ..self }
     }
 
     /// Returns when the tree is gone or cannot be ended.
@@ -156,16 +165,21 @@ impl Supervision {
     }
 
     /// Waits for an order, a signal or the end of patience.
-    fn wait_for_event(&self) -> (Order, bool) {
+    fn wait_for_event(&mut self) -> (Order, bool) {
         let descriptors = [self.control.as_fd(), self.signals.as_fd()].into_iter();
         let mut polled: Vec<PollFd<'_>> = descriptors
             .chain(self.reports.iter().map(AsFd::as_fd))
+            .chain(self.observer.iter().filter_map(Observer::news))
             .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
             .collect();
         let until = [self.kill_at, self.watch.as_ref().map(Watch::due)].into_iter().flatten().min();
         if channel::poll_until(&mut polled, until).is_err() {
             // Without events neither the host's death nor a child's would be noticed: better no plugin than that.
             return (Order::Kill, false);
+        }
+        drop(polled);
+        if let Some(observer) = &mut self.observer {
+            observer.serve();
         }
         let end_requested = self.signals.take().end_requested;
         (self.take_order(), end_requested)
@@ -289,6 +303,9 @@ impl Supervision {
                 let _host_left = channel::send_short(self.control.as_fd(), &record.encode());
             }
             group.remove();
+        }
+        if let Some(observer) = self.observer {
+            observer.finish();
         }
         let leftovers_killed = u32::try_from(self.leftovers.len()).unwrap_or(u32::MAX);
         let record = Record::Gone { survivors, leftovers_killed };

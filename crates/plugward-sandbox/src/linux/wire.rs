@@ -144,6 +144,12 @@ pub(super) enum Purpose {
     Plugin,
     /// The probe that tries to get through, in the place of the plugin.
     Witness,
+    /// The plugin, observed. The notebook for what is seen comes with the specification.
+    Trial,
+}
+
+impl Purpose {
+    const ALL: [Self; 3] = [Self::Plugin, Self::Witness, Self::Trial];
 }
 
 /// How the namespaces of level `full` are made, and on which side of that the receiver is.
@@ -162,7 +168,7 @@ const ROUTES: [Route; 3] = [Route::Native, Route::Bwrap, Route::InsideBwrap];
 /// The specification with its length in front. The caller has checked it, so every length fits.
 pub(super) fn encode_spec(spec: &LaunchSpec, purpose: Purpose, route: Route) -> Vec<u8> {
     let mut out = vec![0; HEADER_BYTES];
-    out.push(u8::from(purpose == Purpose::Witness));
+    out.push(purpose as u8);
     out.push(ROUTES.iter().position(|known| *known == route).and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX));
     for duration in [spec.stop.term_after, spec.stop.kill_after] {
         let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -197,7 +203,8 @@ pub(super) fn spec_length(header: [u8; HEADER_BYTES]) -> Result<usize, Malformed
 /// The specification without its header.
 pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose, Route), Malformed> {
     let mut rest = bytes;
-    let purpose = if sandbox::take_flag(&mut rest)? { Purpose::Witness } else { Purpose::Plugin };
+    let number = sandbox::take_u8(&mut rest)?;
+    let purpose = Purpose::ALL.into_iter().find(|known| *known as u8 == number).ok_or(Malformed)?;
     let route = *ROUTES.get(usize::from(sandbox::take_u8(&mut rest)?)).ok_or(Malformed)?;
     let term_after = Duration::from_millis(take_u64(&mut rest)?);
     let kill_after = Duration::from_millis(take_u64(&mut rest)?);
@@ -296,8 +303,10 @@ mod tests {
         let encoded = encode_spec(&listing, Purpose::Plugin, Route::Native);
         assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((listing, Purpose::Plugin, Route::Native)));
         let unconfined = LaunchSpec { sandbox: None, ..spec() };
-        let encoded = encode_spec(&unconfined, Purpose::Plugin, Route::InsideBwrap);
-        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined, Purpose::Plugin, Route::InsideBwrap)));
+        for purpose in Purpose::ALL {
+            let encoded = encode_spec(&unconfined, purpose, Route::InsideBwrap);
+            assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined.clone(), purpose, Route::InsideBwrap)));
+        }
     }
 
     /// A cut or padded message must not start a shortened command.

@@ -15,6 +15,7 @@ mod hosts;
 mod layers;
 mod levels;
 mod limits;
+mod observing;
 mod probe;
 mod runtimes;
 mod table;
@@ -67,6 +68,11 @@ const TESTS: &[Test] = tests![
     limits::time_to_run_ends,
     limits::killed_host_side_leaves_nothing,
     limits::many_at_once_leave_nothing,
+    observing::trial_notes_what_was_wanted_and_not_there,
+    observing::trial_notes_writes_to_what_is_read_only,
+    observing::trial_of_a_busy_plugin_ends_like_any_other,
+    observing::lost_record_is_no_empty_record,
+    observing::trial_takes_level_full,
     runtimes::shells_and_interpreters_start,
     runtimes::static_program_needs_nothing,
     runtimes::links_are_followed_and_made_again,

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use plugward_host::{TRIAL_DEFAULT, TRIAL_MAX};
+
 use super::help;
 use crate::wire::AnswerBody;
 
@@ -74,6 +76,16 @@ pub(super) enum Command {
     Review {
         /// Id of the plugin
         id: String,
+        /// Run it once without any permission, watched, and propose the permissions it needs
+        #[arg(long)]
+        trial: bool,
+        /// The digest the review shows; needed for a trial where nobody can be asked
+        #[arg(long, value_name = "sha256:HEX", requires = "trial")]
+        digest: Option<String>,
+        /// How long the trial lasts at most
+        #[arg(long, value_name = "NUMBER", requires = "trial", default_value_t = TRIAL_DEFAULT.as_secs(),
+            value_parser = clap::value_parser!(u64).range(1..=TRIAL_MAX.as_secs()))]
+        seconds: u64,
     },
     /// Agree to what the review shows, and to nothing else
     #[command(after_help = help::APPROVE)]

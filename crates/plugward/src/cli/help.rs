@@ -67,7 +67,8 @@ Example:
 pub(super) const REVIEW: &str = "\
 Examples:
   plugward review my-plugin
-  plugward review my-plugin --json        .digest is what an approval must name";
+  plugward review my-plugin --json        .digest is what an approval must name
+  plugward review my-plugin --trial       run it once without permissions, and see what it wants";
 
 pub(super) const APPROVE: &str = "\
 At a terminal it shows the review and asks. In a script only the exact digest is an approval; there is no --yes.

@@ -23,6 +23,7 @@ mod review;
 mod serve;
 mod stdio;
 mod trace;
+mod trial;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -182,7 +183,8 @@ async fn start(output: Output, global: Global, command: Command) -> Exit {
 async fn dispatch(context: &Context, command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Install { source, id } => plugins::install(context, &source, id).await,
-        Command::Review { id } => review::run(context, id).await,
+        Command::Review { id, trial: false, .. } => review::run(context, id).await,
+        Command::Review { id, trial: true, digest, seconds } => trial::run(context, id, digest, seconds).await,
         Command::Approve { id, digest } => approve::run(context, id, digest).await,
         Command::Enable { id } => plugins::enable(context, id).await,
         Command::Disable { id } => plugins::disable(context, id).await,

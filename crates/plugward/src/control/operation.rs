@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use crate::profile::Profile;
 use crate::wire::{
     AnswerBody, AskBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody, StatusBody, ToolBody,
+    TrialBody,
 };
 
 /// One operation.
@@ -23,6 +24,15 @@ pub(crate) enum Operation {
     },
     /// What would run.
     Review { id: String },
+    /// Runs it without grants for a while, watched; `digest` is the one the person confirmed.
+    Trial {
+        /// The plugin.
+        id: String,
+        /// As the review shows it.
+        digest: String,
+        /// How long.
+        limit_ms: u64,
+    },
     /// Agrees to exactly `digest`.
     Approve { id: String, digest: String },
     /// Switches on.
@@ -85,6 +95,8 @@ pub(crate) enum Outcome {
     Host(HostBody),
     /// What would run.
     Review(Box<ReviewBody>),
+    /// What a plugin wanted.
+    Trial(Box<TrialBody>),
     /// Tools.
     Tools(Vec<ToolBody>),
     /// The end of a call.

@@ -26,5 +26,6 @@ mod sandbox_access;
 mod sandbox_egress;
 mod sandbox_gate;
 mod sandbox_limits;
+mod sandbox_trial;
 mod stress;
 mod support;

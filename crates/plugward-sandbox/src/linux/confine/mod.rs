@@ -20,6 +20,7 @@ use rustix::{
 use super::{
     failure::{Failure, Step},
     layers::Layers,
+    observe,
 };
 use crate::{Limits, Network, SandboxSpec, UserPolicy, enforcement::Applied};
 
@@ -39,6 +40,8 @@ pub(super) struct Confinement {
     filter: Option<bpf::Program>,
     /// The way into a control group.
     group: Option<OwnedFd>,
+    /// A second filter that asks an observer, and where that one waits.
+    observed: Option<(bpf::Program, OwnedFd)>,
     applied: Applied,
 }
 
@@ -60,6 +63,7 @@ impl Confinement {
             landlock: None,
             filter,
             group: None,
+            observed: None,
         }
     }
 
@@ -106,6 +110,12 @@ impl Confinement {
         self
     }
 
+    /// Adds the filter of a trial, which asks the observer at the other end of `socket` about every call with a name in it.
+    pub(super) fn observed_by(mut self, socket: Option<OwnedFd>) -> Self {
+        self.observed = socket.map(|socket| (bpf::Program::asking(observe::numbers()), socket));
+        self
+    }
+
     /// What will be in force once [`apply`](Self::apply) has succeeded.
     pub(super) fn applied(&self) -> Applied {
         self.applied
@@ -132,6 +142,10 @@ impl Confinement {
         }
         if let Some(landlock) = &self.landlock {
             landlock.restrict_self().map_err(Failure::at(Step::Landlock))?;
+        }
+        if let Some((asking, observer)) = &self.observed {
+            let listener = seccomp::load_asking(asking).map_err(Failure::at(Step::Observer))?;
+            observe::hand_over(&listener, observer.as_fd()).map_err(Failure::at(Step::Observer))?;
         }
         if let Some(filter) = &self.filter {
             seccomp::load(filter).map_err(Failure::at(Step::Seccomp))?;

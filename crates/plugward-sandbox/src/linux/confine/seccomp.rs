@@ -3,7 +3,10 @@
 //! Owns the lists with their reasons, and loading the filter. Refuses killing for a forbidden call: run times probe for
 //! features and fall back when they read an error, so only calls of another architecture kill.
 
-use std::io;
+use std::{
+    io,
+    os::fd::{FromRawFd, OwnedFd},
+};
 
 use super::bpf::{Program, Rule, Unless};
 use crate::{Level, Network};
@@ -354,6 +357,24 @@ pub(super) fn program(network: &Network, level: Level, unix: UnixSockets) -> Pro
 
 /// Puts the filter in force for this process and all it starts. Allocates nothing.
 pub(super) fn load(program: &Program) -> io::Result<()> {
+    set_filter(program, 0).map(|_| ())
+}
+
+/// As [`load`] for a filter that asks; returns where the questions come. Allocates nothing.
+pub(super) fn load_asking(program: &Program) -> io::Result<OwnedFd> {
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // A signal would otherwise make the plugin's call start again and be counted twice. Kernels before 5.19 cannot.
+    let raw = match set_filter(program, listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set_filter(program, listener)?,
+        other => other?,
+    };
+    let raw = i32::try_from(raw).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+    #[allow(unsafe_code, reason = "taking ownership of a raw descriptor")]
+    // SAFETY: the kernel has just made this descriptor for the call above and nothing else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+fn set_filter(program: &Program, flags: libc::c_ulong) -> io::Result<libc::c_long> {
     let instructions = program.instructions();
     let filter = libc::sock_fprog {
         len: libc::c_ushort::try_from(instructions.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
@@ -361,8 +382,8 @@ pub(super) fn load(program: &Program) -> io::Result<()> {
     };
     #[allow(unsafe_code, reason = "seccomp has no safe wrapper")]
     // SAFETY: `filter` points to `len` instructions that live across the call; the kernel copies and checks them.
-    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter) };
+    if result >= 0 { Ok(result) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

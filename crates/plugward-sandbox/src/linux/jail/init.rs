@@ -62,11 +62,14 @@ pub(super) struct Start<'a> {
     pub(super) reports: OwnedFd,
     /// The user to become, if it is not the launcher's.
     pub(super) target: Option<(Uid, Gid)>,
+    /// Where the plugin's observer waits for it, in a trial.
+    pub(super) observed: Option<OwnedFd>,
 }
 
 /// Runs to the end of the plugin and ends this process.
 pub(super) fn run(start: Start<'_>) -> ! {
-    let kept: Vec<i32> = start.stdio.iter().map(AsRawFd::as_raw_fd).chain([start.reports.as_raw_fd()]).collect();
+    let others = [&start.reports].into_iter().chain(&start.observed);
+    let kept: Vec<i32> = start.stdio.iter().chain(others).map(AsRawFd::as_raw_fd).collect();
     // The launcher's control socket is among what is closed: a copy of it here would hide the launcher's end.
     let closed = close_all_but(kept).map_err(Failure::at(Step::Descriptors));
     // This copy keeps the channel open for the report whatever happens to the values below.
@@ -85,7 +88,7 @@ pub(super) fn run(start: Start<'_>) -> ! {
 }
 
 fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
-    let Start { spec, sandbox, stdio, task, layers, reports, target } = start;
+    let Start { spec, sandbox, stdio, task, layers, reports, target, observed } = start;
     end_with_launcher()?;
     wait_for_go(&reports)?;
     let _unnamed = set_name(PROCESS_NAME);
@@ -111,7 +114,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
     }
     std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
 
-    let confinement = confinement(&prepared, sandbox, layers)?;
+    let confinement = confinement(&prepared, sandbox, layers)?.observed_by(observed);
     let applied = confinement
         .applied()
         .with_if(has_files, Applied::MOUNTS)

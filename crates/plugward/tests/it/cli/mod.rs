@@ -9,6 +9,7 @@ mod hostile;
 mod on_demand;
 mod output;
 mod secrets;
+mod trial;
 mod walk;
 
 use std::io::{Read as _, Write as _};

@@ -68,6 +68,8 @@ fn prepare_and_start(
     written?;
     let task = match purpose {
         Purpose::Plugin => Task::Plugin,
+        // Its observer would be on the other side of bubblewrap.
+        Purpose::Trial => return Err(malformed),
         Purpose::Witness => {
             let attempts = Attempts::from_arguments(sandbox, &spec.argv).ok_or(malformed)?;
             Task::Witness(Box::new(move || attempts.run()))

@@ -128,12 +128,12 @@ pub(in crate::linux) fn start(
     let mut child = command.spawn().map_err(Failure::at(Step::Bwrap))?;
     // What bubblewrap holds of these would keep the channels open here.
     drop(command);
-    let started = hand_over(&reports, spec, sandbox, stdio, canaries).and_then(|()| await_start(&reports));
+    let started = hand_over(&reports, spec, sandbox, stdio, canaries).and_then(|()| await_start(&reports, None));
     match started {
         Ok((applied, listeners)) => {
             let init = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(failed(Errno::SRCH))?;
             let applied = applied.with(Applied::BWRAP).with_if(target.is_some(), Applied::OWN_USER);
-            Ok(Jailed { init, main: main_from_outside(init), reports, applied, listeners })
+            Ok(Jailed { init, main: main_from_outside(init), reports, applied, listeners, observer: None })
         }
         Err(failure) => Err(explained(&mut child, complaint, failure)),
     }
