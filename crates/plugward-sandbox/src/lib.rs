@@ -37,6 +37,9 @@
 //! | `limited` | limits and filter |
 //! | `none` | nothing |
 //!
+//! Where only bubblewrap may make user namespaces, it makes those of level `full`; the launcher, executed again inside, adds
+//! the rest ([`Backend`]).
+//!
 //! Before a level is reported for the first time under the same rules in one boot, a witness runs in the plugin's place and
 //! tries to get through. [`Enforcement`] says what is in force and what is missing.
 //!
@@ -69,7 +72,7 @@ mod linux;
 mod unsupported;
 
 pub use enforcement::{
-    DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
+    Backend, DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
     UserControl,
 };
 pub use error::{OsCause, SpawnError, SpawnStep};
@@ -77,14 +80,14 @@ pub use exit::{ExitReport, MainExit};
 pub use listed::{ListedHosts, MAX_LISTENERS};
 pub use platform::{Availability, PlatformReport, probe};
 pub use sandbox::{
-    DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
+    Alias, DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
 };
 pub use spec::{LaunchSpec, StopGrace};
 
-#[cfg(all(target_os = "linux", feature = "mutation"))]
-pub use linux::launcher_main_without;
 #[cfg(target_os = "linux")]
 pub use linux::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+#[cfg(all(target_os = "linux", feature = "mutation"))]
+pub use linux::{launcher_main_with_landlock, launcher_main_without};
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 

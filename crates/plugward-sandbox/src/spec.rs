@@ -125,7 +125,7 @@ impl LaunchSpec {
     fn size_bytes(&self) -> usize {
         let sandbox = self.sandbox.iter();
         let paths =
-            sandbox.flat_map(|sandbox| sandbox.readable().chain(sandbox.read_write.iter().map(PathBuf::as_path)));
+            sandbox.flat_map(|sandbox| sandbox.readable().chain(sandbox.writable()).chain(alias_paths(sandbox)));
         let listed = self.sandbox.iter().find_map(|sandbox| match &sandbox.network {
             Network::Hosts(listed) => Some(listed),
             _ => None,
@@ -142,6 +142,10 @@ impl LaunchSpec {
             .map(|string| string.len().saturating_add(size_of::<u32>()))
             .fold(FIXED_BYTES + addresses_bytes, usize::saturating_add)
     }
+}
+
+fn alias_paths(sandbox: &SandboxSpec) -> impl Iterator<Item = &Path> {
+    sandbox.aliases.iter().flat_map(|alias| [alias.name.as_path(), alias.place.as_path()])
 }
 
 fn invalid(field: &'static str, reason: String) -> SpawnError {

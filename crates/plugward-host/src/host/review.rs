@@ -367,10 +367,12 @@ fn offered_rows(id: &str, text: &str) -> Vec<PinRow> {
 fn review_tools(plugin: &Plugin, offer: &Offer) -> Vec<ReviewTool> {
     if !offer.was_seen {
         let declared = plugin.manifest.declared_tools.iter().flatten();
+        // Of a command its manifest tells; a server has to be asked.
+        let command = plugin.manifest.backend.command_tool();
         return declared
             .map(|id| ReviewTool {
                 remote_name: id.name().to_string(),
-                description: None,
+                description: command.map(|tool| visible(&tool.description)),
                 claims: Vec::new(),
                 state: "declared",
             })

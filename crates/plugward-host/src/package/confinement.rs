@@ -5,16 +5,15 @@
 //! was agreed to is no way out.
 
 use std::fs;
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, lchown};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use plugward_policy::{AccessPermission, Digest, ExpandedAccess, GrantSet, NetTarget, PluginId, SandboxLevel};
-use plugward_sandbox::{Level, Limits, Network, SandboxSpec, UserPolicy};
+use plugward_sandbox::{Alias, Level, Limits, Network, SandboxSpec, UserPolicy};
 
 use super::access::LocalAccess;
+use super::runtime::RuntimePaths;
 use super::shown;
-use super::tree::PackageLimits;
 use crate::egress::{EgressPlan, EgressPlanError};
 
 /// First user id given to plugins of a host that runs as root, and how many there are. Far above those of people and
@@ -37,7 +36,7 @@ pub(crate) struct Confinement {
     /// What it asks for beyond that.
     pub(crate) access: LocalAccess,
     /// Programs and libraries it needs to run at all, read-only.
-    pub(crate) shared: Vec<PathBuf>,
+    pub(crate) shared: RuntimePaths,
 }
 
 /// A permission that cannot be kept to, so the plugin does not start.
@@ -96,19 +95,21 @@ impl Confinement {
         };
         let access = self.access.expanded.granted(grants);
         refuse_missing(&access)?;
-        let mut read_only = self.shared.clone();
-        read_only.extend(access.files_read.values().map(PathBuf::from));
-        let granted =
+        let mut granted: Vec<PathBuf> = self.shared.found.iter().map(|alias| alias.place.clone()).collect();
+        granted.extend(access.files_read.values().map(PathBuf::from));
+        let is_granted =
             |real: &String| access.files_read.values().chain(access.files_write.values()).any(|it| it == real);
-        let aliases = self.access.aliases.iter().filter(|(_, real)| granted(real));
-        read_only.extend(aliases.map(|(named, _)| named.clone()));
-        let mut read_write = vec![self.home_dir.clone()];
-        read_write.extend(access.files_write.values().map(PathBuf::from));
+        let named = self.access.aliases.iter().filter(|(_, real)| is_granted(real));
+        let mut aliases: Vec<Alias> = self.shared.found.iter().filter(|it| it.name != it.place).cloned().collect();
+        aliases.extend(named.map(|(name, real)| Alias { name: name.clone(), place: real.into() }));
         let limits = access.limits;
         Ok(Some(SandboxSpec {
             package_dir: Some(self.package_dir.clone()),
-            read_only,
-            read_write,
+            home_dir: Some(self.home_dir.clone()),
+            read_only: self.shared.system.clone(),
+            granted,
+            aliases,
+            read_write: access.files_write.values().map(PathBuf::from).collect(),
             // Public data of the machine; Node.js does not start where it is there and closed.
             certificates: true,
             network: self.network(grants, &access)?,
@@ -166,22 +167,6 @@ impl Confinement {
         }
     }
 
-    /// Gives the package to the plugin's own user, when it has one: programs such as git refuse files of somebody else.
-    /// Its sandbox keeps it from changing them all the same. Only for level `full`, where the package is mounted read-only.
-    pub(crate) fn hand_over_package(&self, user: UserPolicy) -> io::Result<()> {
-        match user {
-            UserPolicy::Drop { uid, gid } if self.level == SandboxLevel::Full => {
-                if fs::symlink_metadata(&self.package_dir)?.uid() == uid {
-                    return Ok(());
-                }
-                // The folder itself comes last, so that a hand-over that was cut short starts again.
-                give_content(&self.package_dir, uid, gid, PackageLimits::default().depth)?;
-                lchown(&self.package_dir, Some(uid), Some(gid))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Where the plugin finds room for temporary files at its level.
     pub(crate) fn temporary_dir(&self) -> &Path {
         if self.level == SandboxLevel::Full { Path::new("/tmp") } else { &self.home_dir }
@@ -189,21 +174,8 @@ impl Confinement {
 
     /// What is shared with it read-only, for people.
     pub(crate) fn shared_paths(&self) -> Vec<String> {
-        self.shared.iter().map(shown).collect()
+        self.shared.names().map(shown).collect()
     }
-}
-
-/// No link is followed: a package may hold some.
-fn give_content(folder: &Path, uid: u32, gid: u32, depth: usize) -> io::Result<()> {
-    let depth = depth.checked_sub(1).ok_or(io::ErrorKind::InvalidInput)?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            give_content(&entry.path(), uid, gid, depth)?;
-        }
-        lchown(entry.path(), Some(uid), Some(gid))?;
-    }
-    Ok(())
 }
 
 fn refuse_missing(access: &ExpandedAccess) -> Result<(), ConfinementError> {
@@ -264,7 +236,10 @@ mod tests {
             package_dir: "/state/plugins/demo".into(),
             home_dir: "/state/homes/demo".into(),
             access: LocalAccess { expanded, aliases: vec![("/link".into(), "/usr/share".to_owned())] },
-            shared: vec!["/usr".into()],
+            shared: RuntimePaths {
+                system: vec!["/usr".into()],
+                found: vec![Alias { name: "/opt/run".into(), place: "/opt/run-1".into() }],
+            },
         };
         (confinement, grants)
     }
@@ -276,7 +251,8 @@ mod tests {
         let spec = confinement.sandbox(&grants).unwrap().unwrap();
         assert_eq!((spec.level, &spec.network), (Level::Full, &Network::Off));
         assert_eq!(spec.package_dir.as_deref(), Some(Path::new("/state/plugins/demo")));
-        assert_eq!((spec.read_only, spec.read_write), (vec!["/usr".into()], vec!["/state/homes/demo".into()]));
+        assert_eq!(spec.home_dir.as_deref(), Some(Path::new("/state/homes/demo")));
+        assert_eq!((spec.read_only, spec.read_write), (vec!["/usr".into()], Vec::new()));
     }
 
     // Requirements 91 to 93: each permission becomes exactly what its sentence says, and only once it is granted.
@@ -285,12 +261,17 @@ mod tests {
         let (wanted, grants) =
             confinement("['fs.read:/usr/share', 'fs.write:/tmp', 'net:*']", "{memory_bytes: 67108864, cpu_seconds: 9}");
         let spec = wanted.sandbox(&grants).unwrap().unwrap();
-        assert_eq!(spec.read_only, [Path::new("/usr"), Path::new("/usr/share"), Path::new("/link")]);
-        assert_eq!(spec.read_write, [Path::new("/state/homes/demo"), Path::new("/tmp")]);
+        // Only the distribution's folders are looked for again at the start; what was reviewed is opened as it was.
+        assert_eq!(spec.read_only, [Path::new("/usr")]);
+        assert_eq!(spec.granted, [Path::new("/opt/run-1"), Path::new("/usr/share")]);
+        let aliases = [("/opt/run", "/opt/run-1"), ("/link", "/usr/share")];
+        assert_eq!(spec.aliases, aliases.map(|(name, place)| Alias { name: name.into(), place: place.into() }));
+        assert_eq!(spec.read_write, [Path::new("/tmp")]);
         assert_eq!(spec.network, Network::Open);
         assert_eq!((spec.limits.memory_bytes, spec.limits.cpu_s), (Some(67_108_864), Some(9)));
         let spec = wanted.sandbox(&GrantSet::default()).unwrap().unwrap();
-        assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 1, Network::Off));
+        assert_eq!((spec.granted.len(), spec.aliases.len()), (1, 1));
+        assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 0, Network::Off));
     }
 
     // Requirement 91: single hosts become a network in which there is nothing else, and only once they are granted.

@@ -83,10 +83,6 @@ pub(super) fn spawn(
         return Err(HostError::internal("making the sandbox of a plugin that asks for one"));
     };
     plan.confinement.refuse_foreign(&grants, sandbox.user).map_err(cannot_be_kept)?;
-    plan.confinement.hand_over_package(sandbox.user).map_err(|error| {
-        let message = format!("package of plugin `{}` cannot be given to the plugin's own user: {error}", plugin.id);
-        HostError::new(ErrorCode::PluginHostStartFailed, message)
-    })?;
     let egress = plan.confinement.egress(&grants).map_err(cannot_be_kept)?;
     let variables = egress.as_ref().map(EgressPlan::proxy_variables).unwrap_or_default();
     match inner.config.launcher.spawn(&plan.sandboxed_spec(generation, sandbox, &variables)) {

@@ -20,6 +20,7 @@
 //! Refuses to know faces and wire formats.
 
 pub(crate) mod backoff;
+pub(crate) mod command;
 mod confine;
 pub(crate) mod containers;
 mod egress;
@@ -118,9 +119,10 @@ pub(crate) struct Launched {
 
 /// A plugin that is ready.
 pub(crate) struct Running {
-    pub(crate) launched: Launched,
+    /// Its process; a command has none between calls.
+    pub(crate) launched: Option<Launched>,
     pub(crate) route: Arc<Route>,
-    pub(crate) protocol_version: String,
+    pub(crate) protocol_version: Option<String>,
     pub(crate) server_name: Option<String>,
     pub(crate) server_version: Option<String>,
     /// Cancelled by whoever stops it on purpose, before anything else: its end is then no accident.
@@ -258,9 +260,10 @@ impl State {
     pub(crate) fn set_ready(&mut self, running: Arc<Running>, contract: Arc<Contract>, held: Vec<HeldTool>) {
         self.status = PluginStatus::Ready;
         self.host_status = HostStatus::Ready;
-        self.detail = match &running.launched.unconfined {
-            Some(reason) => format!("running without a sandbox, with all your rights: {reason}"),
-            None => "running".to_owned(),
+        self.detail = match running.launched.as_ref().map(|launched| &launched.unconfined) {
+            Some(Some(reason)) => format!("running without a sandbox, with all your rights: {reason}"),
+            Some(None) => "running".to_owned(),
+            None => "ready: its command runs once for each call".to_owned(),
         };
         if !held.is_empty() {
             let waiting = format!("; {} tools wait for a review", held.len());

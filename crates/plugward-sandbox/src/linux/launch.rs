@@ -33,7 +33,7 @@ use super::{
     ownership,
     signals::SignalEvents,
     supervise::Supervision,
-    wire::{self, Purpose, Record},
+    wire::{self, Purpose, Record, Route},
     witness::Canaries,
 };
 use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, SandboxSpec, enforcement::Applied};
@@ -75,6 +75,13 @@ pub fn launcher_main_without(layer: &str) -> ! {
         Some((_, layer)) => exit(run(Layers::without(*layer))),
         None => exit(EXIT_USAGE),
     }
+}
+
+/// As [`launcher_main`], on a kernel whose Landlock is taken to be no newer than `abi`: for tests of older machines.
+#[cfg(feature = "mutation")]
+pub fn launcher_main_with_landlock(abi: u8) -> ! {
+    confine::cap_abi(abi);
+    exit(run(Layers::ALL))
 }
 
 fn run(layers: Layers) -> i32 {
@@ -176,6 +183,9 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     let signals = SignalEvents::take_over().map_err(Failure::at(Step::Signals))?;
 
     let Some(received) = receive_spec(control)? else { return Ok(None) };
+    if received.route == Route::InsideBwrap {
+        jail::bwrap::inside(control, &received.spec, received.purpose, received.stdio, layers);
+    }
     let kill_after = received.spec.stop.kill_after;
     let mut started = start(received, layers)?;
     hand_over(control, &started.listeners);
@@ -203,7 +213,7 @@ fn hand_over(control: &OwnedFd, listeners: &[OwnedFd]) {
 
 /// Starts the plugin at the level asked for, or the witness in its place.
 fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
-    let ReceivedSpec { spec, purpose, stdio } = received;
+    let ReceivedSpec { spec, purpose, route, stdio } = received;
     let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
@@ -227,7 +237,10 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         }
     };
     if sandbox.level == Level::Full {
-        let jailed = jail::start(&spec, sandbox, stdio, task, layers)?;
+        let jailed = match route {
+            Route::Native => jail::start(&spec, sandbox, stdio, task, layers)?,
+            _ => jail::bwrap::start(&spec, sandbox, &stdio, canaries.as_ref())?,
+        };
         let jail::Jailed { init, main, reports, applied, listeners } = jailed;
         return Ok(Started { child: init, reports: Some(reports), main, applied, listeners, _canaries: canaries });
     }
@@ -237,13 +250,17 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the
-/// plugin's writable folders and pipes. Only root can do that.
+/// plugin's home, its package where that is read-only to it, and its pipes. Only root can do that.
 fn settle_user(sandbox: &SandboxSpec, stdio: &[OwnedFd]) -> Result<(), Failure> {
     match (confine::target(sandbox.user), geteuid().is_root()) {
         (None, false) => Ok(()),
         (Some((uid, gid)), true) => {
-            for (position, path) in sandbox.read_write.iter().enumerate() {
-                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Ownership, position))?;
+            let package = sandbox.package_dir.iter().filter(|_| sandbox.level == Level::Full);
+            for path in package {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Granted, 0))?;
+            }
+            if let Some(path) = &sandbox.home_dir {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Writable, 0))?;
             }
             // Programs open `/dev/stdout` and the like, which asks for the owner of the pipe.
             for pipe in stdio {
@@ -265,6 +282,7 @@ fn refuse_more_threads() -> Result<(), Failure> {
 struct ReceivedSpec {
     spec: LaunchSpec,
     purpose: Purpose,
+    route: Route,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
 }
 
@@ -283,7 +301,7 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
     if !receive(&mut body)? {
         return Ok(None);
     }
-    let (spec, purpose) = wire::decode_spec(&body).map_err(malformed)?;
+    let (spec, purpose, route) = wire::decode_spec(&body).map_err(malformed)?;
     let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
-    Ok(Some(ReceivedSpec { spec, purpose, stdio }))
+    Ok(Some(ReceivedSpec { spec, purpose, route, stdio }))
 }

@@ -22,15 +22,17 @@ use rustix::{
 };
 
 use super::{
+    backend::Choice,
     channel,
     confine::kernel_abi,
     failure::{Failure, Step},
     process::{Ended, Listeners, PluginProcess, RecordReader},
-    wire::{self, Purpose, Record},
+    wire::{self, Purpose, Record, Route},
     witness::{self, Witnesses},
 };
 use crate::{
-    Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Network, OsCause, SandboxSpec, SpawnError, enforcement::Applied,
+    Backend, Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Network, OsCause, SandboxSpec, SpawnError,
+    enforcement::Applied,
 };
 
 /// Longest time from starting the launcher to its answer. It takes 2 ms on an idle machine; the limit is there for
@@ -46,6 +48,7 @@ pub struct Launcher {
     program: Program,
     arguments: Vec<OsString>,
     witnesses: Witnesses,
+    choice: Choice,
 }
 
 #[derive(Debug)]
@@ -94,6 +97,7 @@ impl Launcher {
             program: Program::Open(program),
             arguments: vec![LAUNCH_ARGUMENT.into()],
             witnesses: Witnesses::default(),
+            choice: Choice::default(),
         })
     }
 
@@ -101,7 +105,19 @@ impl Launcher {
     /// [`launcher_main`](crate::launcher_main).
     pub fn at<A: Into<OsString>>(path: impl Into<PathBuf>, arguments: impl IntoIterator<Item = A>) -> Self {
         let arguments = arguments.into_iter().map(Into::into).collect();
-        Self { program: Program::At(path.into()), arguments, witnesses: Witnesses::default() }
+        Self {
+            program: Program::At(path.into()),
+            arguments,
+            witnesses: Witnesses::default(),
+            choice: Choice::default(),
+        }
+    }
+
+    /// Leaves no choice about who makes the namespaces of level `full`. Without this, the launcher makes them itself, and
+    /// asks bubblewrap only where it is denied and bubblewrap is not.
+    #[must_use]
+    pub fn with_backend(self, backend: Backend) -> Self {
+        Self { choice: Choice::only(backend), ..self }
     }
 
     /// Starts a plugin and returns once its program executes. Blocks for a few milliseconds, 15 seconds at most; twice that
@@ -114,18 +130,25 @@ impl Launcher {
     pub fn spawn(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
         let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
-            return Ok(self.start_and_report(spec, Purpose::Plugin)?.0);
+            return Ok(self.start_and_report(spec, Purpose::Plugin, Route::Native)?.0);
         };
-        let name = Witnesses::name(spec, sandbox);
+        self.choice.start(sandbox.level, |route| self.spawn_by(spec, sandbox, route))
+    }
+
+    fn spawn_by(&self, spec: &LaunchSpec, sandbox: &SandboxSpec, route: Route) -> Result<Spawned, SpawnError> {
+        let mut name = Witnesses::name(spec, sandbox);
+        if route == Route::Bwrap {
+            name.push_str("/bwrap");
+        }
         let witnessed = match self.witnesses.remembered(&name) {
             Some(applied) => applied,
             None => {
-                let applied = self.witness(spec, sandbox)?;
+                let applied = self.witness(spec, sandbox, route)?;
                 self.witnesses.remember(name.clone(), applied);
                 applied
             }
         };
-        let (mut spawned, applied) = self.start_and_report(spec, Purpose::Plugin)?;
+        let (mut spawned, applied) = self.start_and_report(spec, Purpose::Plugin, route)?;
         if applied != witnessed {
             // The handle goes with the error, and the plugin with the handle.
             let escapes = "run without a layer that was there for its probe".to_owned();
@@ -143,14 +166,15 @@ impl Launcher {
     #[cfg(feature = "mutation")]
     pub fn spawn_unwitnessed(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
-        Ok(self.start_and_report(spec, Purpose::Plugin)?.0)
+        let level = spec.sandbox.as_ref().map_or(Level::None, |sandbox| sandbox.level);
+        Ok(self.start_and_report(spec, Purpose::Plugin, self.choice.first(level))?.0)
     }
 
     /// Runs the probe under the rules of `spec`; returns the layers that were in force and held.
-    fn witness(&self, spec: &LaunchSpec, sandbox: &SandboxSpec) -> Result<Applied, SpawnError> {
+    fn witness(&self, spec: &LaunchSpec, sandbox: &SandboxSpec, route: Route) -> Result<Applied, SpawnError> {
         // What a plugin is told is none of the probe's business.
         let probe = LaunchSpec { argv: vec!["witness".into()], env: Vec::new(), ..spec.clone() };
-        let (started, applied) = self.start_and_report(&probe, Purpose::Witness)?;
+        let (started, applied) = self.start_and_report(&probe, Purpose::Witness, route)?;
         let deadline = Instant::now() + START_LIMIT;
         let answer =
             read_answer(&started.stdout, deadline).map_err(|error| silent_or("read its probe's answer", error))?;
@@ -162,7 +186,12 @@ impl Launcher {
         Ok(applied)
     }
 
-    fn start_and_report(&self, spec: &LaunchSpec, purpose: Purpose) -> Result<(Spawned, Applied), SpawnError> {
+    fn start_and_report(
+        &self,
+        spec: &LaunchSpec,
+        purpose: Purpose,
+        route: Route,
+    ) -> Result<(Spawned, Applied), SpawnError> {
         let deadline = Instant::now() + START_LIMIT;
         let pipes = Pipes::open().map_err(launcher_failure("open a pipe"))?;
         let (control, launcher_end) = control_pair().map_err(launcher_failure("open its control socket"))?;
@@ -172,7 +201,7 @@ impl Launcher {
         let [a, b, c] = &plugin;
         let sent = channel::send_with_descriptors(
             control.as_fd(),
-            &wire::encode_spec(spec, purpose),
+            &wire::encode_spec(spec, purpose, route),
             &[a.as_fd(), b.as_fd(), c.as_fd()],
             deadline,
         );
@@ -317,8 +346,12 @@ fn refused(spec: &LaunchSpec, failure: Failure) -> SpawnError {
 fn subject(spec: &LaunchSpec, sandbox: &SandboxSpec, failure: Failure) -> Option<PathBuf> {
     let position = usize::from(failure.subject);
     match failure.step {
-        Step::Readable => sandbox.readable().nth(position).map(Path::to_owned),
-        Step::Writable | Step::Ownership | Step::Nested => sandbox.read_write.get(position).cloned(),
+        Step::Alias => sandbox.aliases.get(position).map(|alias| alias.name.clone()),
+        Step::Granted => sandbox.exact().nth(position).map(Path::to_owned),
+        Step::Readable => sandbox.read_only.get(position).cloned(),
+        Step::Writable | Step::Ownership | Step::Nested | Step::BwrapNested => {
+            sandbox.writable().nth(position).map(Path::to_owned)
+        }
         Step::Executable => Some(spec.executable.clone()),
         _ => None,
     }

@@ -63,6 +63,8 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         }
         "chmod" => fs::set_permissions(first, fs::Permissions::from_mode(0o666)),
         "fchmod" => File::open(first)?.set_permissions(fs::Permissions::from_mode(0o666)),
+        "set-id" => set_id(first, OpenOptions::new().write(true).create_new(true).mode(0o755)),
+        "set-id-new" => set_id(first, OpenOptions::new().write(true).create_new(true).mode(0o4755)),
         "touch" => touch(first),
         "set-attribute" => set_attribute(first),
         "watch" => watch(first),
@@ -150,6 +152,17 @@ fn path(text: &str) -> CString {
 
 fn check(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Leaves a program that runs as its owner.
+fn set_id(target: &str, options: &OpenOptions) -> io::Result<()> {
+    let _replaced = fs::remove_file(target);
+    let made = options.open(target).and_then(|file| {
+        let mode = file.metadata()?.permissions().mode();
+        if mode & 0o4000 == 0 { file.set_permissions(fs::Permissions::from_mode(mode | 0o4000)) } else { Ok(()) }
+    });
+    let _left_behind = fs::remove_file(target);
+    made
 }
 
 fn touch(file: &str) -> io::Result<()> {

@@ -173,6 +173,8 @@ pub(crate) struct NetworkAttemptBody {
 pub(crate) struct EnforcementBody {
     /// `none`, `limited`, `partial` or `full`.
     pub(crate) level: String,
+    /// What puts it in force: `native` or `bwrap` on Linux.
+    pub(crate) backend: String,
     /// Layers that are not in force.
     pub(crate) missing: Vec<String>,
     /// What the level means here.
@@ -279,6 +281,7 @@ impl From<&Enforcement> for EnforcementBody {
     fn from(enforcement: &Enforcement) -> Self {
         Self {
             level: enforcement.level.as_str().to_owned(),
+            backend: enforcement.backend.as_str().to_owned(),
             missing: enforcement.missing.clone(),
             note: enforcement.note.clone(),
         }

@@ -13,6 +13,8 @@ mod cases_support;
 mod cases_tools;
 mod cases_wire;
 mod cli;
+mod command_host;
+mod command_library;
 mod gateway;
 mod host_asks;
 mod host_calls;

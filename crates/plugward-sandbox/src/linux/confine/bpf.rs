@@ -58,6 +58,8 @@ pub(super) enum Unless {
     Never,
     /// None of these bits is set in the argument.
     NoBit { argument: u32, bits: u32 },
+    /// In one of two arguments none of the bits given for it is set.
+    NotBoth { first: (u32, u32), second: (u32, u32) },
     /// The argument is none of these values.
     NoneOf { argument: u32, values: &'static [u32] },
     /// All pairs of argument and value of one of these lists are equal.
@@ -120,6 +122,14 @@ fn body(rule: &Rule) -> Vec<sock_filter> {
         Unless::NoBit { argument, bits } => {
             vec![statement(LOAD_WORD, low(argument)), jump(JUMP_ANY_BIT, bits, 1, 0), allow, deny]
         }
+        Unless::NotBoth { first, second } => vec![
+            statement(LOAD_WORD, low(first.0)),
+            jump(JUMP_ANY_BIT, first.1, 0, 2),
+            statement(LOAD_WORD, low(second.0)),
+            jump(JUMP_ANY_BIT, second.1, 1, 0),
+            allow,
+            deny,
+        ],
         Unless::NoneOf { argument, values } => {
             let mut body = vec![statement(LOAD_WORD, low(argument))];
             for value in values {

@@ -14,6 +14,8 @@ use crate::Network;
 
 /// Oldest version accepted where Landlock is all there is for files: the first that mediates truncating.
 pub(in crate::linux) const MINIMUM_ABI: u8 = 3;
+/// First version that knows signals and Unix sockets without a path.
+pub(in crate::linux) const SCOPES_ABI: u8 = 6;
 /// Newest version whose rights are known here; a newer kernel is asked for these.
 const NEWEST_ABI: u8 = 10;
 
@@ -96,7 +98,20 @@ pub(in crate::linux) enum Access {
 
 /// Version of the running kernel as far as it is known here, 0 if Landlock is not active.
 pub(in crate::linux) fn kernel_abi() -> u8 {
-    u8::try_from(kernel_version()).unwrap_or(NEWEST_ABI).min(NEWEST_ABI)
+    let abi = u8::try_from(kernel_version()).unwrap_or(NEWEST_ABI).min(NEWEST_ABI);
+    #[cfg(feature = "mutation")]
+    let abi = abi.min(CAP.load(std::sync::atomic::Ordering::Relaxed));
+    abi
+}
+
+/// Version beyond which a test pretends that the kernel has none.
+#[cfg(feature = "mutation")]
+static CAP: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(NEWEST_ABI);
+
+/// Makes this process take the kernel for one of an older version.
+#[cfg(feature = "mutation")]
+pub(in crate::linux) fn cap_abi(abi: u8) {
+    CAP.store(abi, std::sync::atomic::Ordering::Relaxed);
 }
 
 /// Version of the running kernel, 0 if Landlock is not active.
@@ -133,7 +148,7 @@ const fn network_rights(abi: u8) -> u64 {
 
 /// Scopes known to a version: abstract Unix sockets and signals.
 const fn scopes(abi: u8) -> u64 {
-    if abi < 6 { 0 } else { 0b11 }
+    if abi < SCOPES_ABI { 0 } else { 0b11 }
 }
 
 /// A rule set under construction.

@@ -22,8 +22,10 @@ use super::{
 };
 use crate::{Limits, Network, SandboxSpec, UserPolicy, enforcement::Applied};
 
+#[cfg(feature = "mutation")]
+pub(super) use landlock::cap_abi;
 pub(crate) use landlock::kernel_version as landlock_version;
-pub(super) use landlock::{Access, MINIMUM_ABI, kernel_abi};
+pub(super) use landlock::{Access, MINIMUM_ABI, SCOPES_ABI, kernel_abi};
 pub(super) use limits::ProcessCount;
 
 /// Steps of one process on itself, prepared.
@@ -40,7 +42,9 @@ pub(super) struct Confinement {
 impl Confinement {
     /// Prepares limits, capabilities and filter for a sandbox.
     pub(super) fn prepare(spec: &SandboxSpec, count: ProcessCount, layers: Layers) -> Self {
-        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, spec.level));
+        let scoped = layers.has(Layers::LANDLOCK) && kernel_abi() >= SCOPES_ABI;
+        let unix = seccomp::UnixSockets::of(spec.level, scoped);
+        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, spec.level, unix));
         let applied = Applied::default()
             .with_if(filter.is_some(), Applied::SECCOMP)
             .with_if(filter.is_some() && spec.network == Network::Off, Applied::NO_SOCKETS);

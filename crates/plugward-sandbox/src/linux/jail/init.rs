@@ -49,11 +49,11 @@ const FIRST_OTHER_DESCRIPTOR: i32 = 3;
 /// Name in process lists; the kernel keeps 15 bytes.
 const PROCESS_NAME: &std::ffi::CStr = c"plugward-init";
 /// The first choice of the kernel when memory runs out: a plugin, and never the host.
-const OOM_SCORE: &str = "1000";
+pub(super) const OOM_SCORE: &str = "1000";
 /// Longest wait for room in the channel to the launcher, which is empty at that time.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(5);
 /// Files a plugin makes are its user's alone.
-const PLUGIN_UMASK: u32 = 0o077;
+pub(super) const PLUGIN_UMASK: u32 = 0o077;
 
 /// Everything the first process is given.
 pub(super) struct Start<'a> {
@@ -135,7 +135,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
 }
 
 /// What the plugin puts on itself, with rules for the new tree.
-fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Result<Confinement, Failure> {
+pub(super) fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Result<Confinement, Failure> {
     // This process counts in the namespace too.
     let confinement = Confinement::prepare(sandbox, ProcessCount::Own { overhead: 1 }, layers);
     if !layers.has(Layers::LANDLOCK) {
@@ -171,12 +171,12 @@ fn hand_over_listeners(listed: &ListedHosts, reports: &OwnedFd) -> Result<(), Fa
 }
 
 /// The user's folder as the plugin will see it in its environment.
-fn home(spec: &LaunchSpec) -> &std::ffi::OsStr {
+pub(super) fn home(spec: &LaunchSpec) -> &std::ffi::OsStr {
     spec.env.iter().find(|(name, _)| name == "HOME").map_or("/tmp".as_ref(), |(_, value)| value.as_os_str())
 }
 
 /// The kernel ends this process, and with it the namespace, when the launcher ends.
-fn end_with_launcher() -> Result<(), Failure> {
+pub(super) fn end_with_launcher() -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::at(Step::Session))
 }
 
@@ -190,7 +190,7 @@ fn wait_for_go(reports: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// The launcher may have ended before the kernel was told to watch it.
-fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
+pub(super) fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
     let now = Some(Instant::now());
     match channel::wait_until(reports.as_fd(), PollFlags::IN, now) {
         // It sends nothing at this time, so anything to read is its end.
@@ -201,7 +201,7 @@ fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
 
 /// Collects processes until none is left, and reports the end of the main one. Requests to terminate reach the plugin
 /// from the launcher, which sees all of its processes; here they are blocked.
-fn collect_until_all_ended(main: Pid, reports: BorrowedFd<'_>) {
+pub(super) fn collect_until_all_ended(main: Pid, reports: BorrowedFd<'_>) {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == main && !status.stopped() => {

@@ -10,6 +10,7 @@
 //!    +----------------- go, records: started or failed, exit --------------+
 //! ```
 
+pub(super) mod bwrap;
 mod etc;
 mod files;
 mod init;
@@ -67,6 +68,9 @@ pub(super) fn start(
     task: Task,
     layers: Layers,
 ) -> Result<Jailed, Failure> {
+    if !layers.has(Layers::PERMISSION) {
+        return Err(Failure::at(Step::Namespaces)(Errno::PERM));
+    }
     let (reports, inner) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(Failure::at(Step::Namespaces))?;
     let target = confine::target(sandbox.user);

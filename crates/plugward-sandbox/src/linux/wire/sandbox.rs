@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{Malformed, put_count, put_string, take, take_string, take_u32, take_u64};
-use crate::{Level, Limits, ListedHosts, Network, SandboxSpec, UserPolicy};
+use crate::{Alias, Level, Limits, ListedHosts, Network, SandboxSpec, UserPolicy};
 
 /// Levels by their number on the wire.
 const LEVELS: [Level; 4] = [Level::None, Level::Limited, Level::Partial, Level::Full];
@@ -20,7 +20,11 @@ pub(in crate::linux) fn put_sandbox(out: &mut Vec<u8>, spec: &SandboxSpec) {
         LEVELS.iter().position(|level| *level == spec.level).and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX),
     );
     put_paths(out, spec.package_dir.iter().map(PathBuf::as_path));
+    put_paths(out, spec.home_dir.iter().map(PathBuf::as_path));
     put_paths(out, spec.read_only.iter().map(PathBuf::as_path));
+    put_paths(out, spec.granted.iter().map(PathBuf::as_path));
+    put_paths(out, spec.aliases.iter().map(|alias| alias.name.as_path()));
+    put_paths(out, spec.aliases.iter().map(|alias| alias.place.as_path()));
     put_paths(out, spec.read_write.iter().map(PathBuf::as_path));
     out.extend_from_slice(&spec.tmp_bytes.to_le_bytes());
     out.extend_from_slice(&spec.shm_bytes.to_le_bytes());
@@ -49,14 +53,13 @@ pub(in crate::linux) fn put_sandbox(out: &mut Vec<u8>, spec: &SandboxSpec) {
 
 pub(super) fn take_sandbox(rest: &mut &[u8]) -> Result<SandboxSpec, Malformed> {
     let level = *LEVELS.get(usize::from(take_u8(rest)?)).ok_or(Malformed)?;
-    let mut package_dir = take_paths(rest)?;
-    if package_dir.len() > 1 {
-        return Err(Malformed);
-    }
     Ok(SandboxSpec {
         level,
-        package_dir: package_dir.pop(),
+        package_dir: take_path(rest)?,
+        home_dir: take_path(rest)?,
         read_only: take_paths(rest)?,
+        granted: take_paths(rest)?,
+        aliases: take_aliases(rest)?,
         read_write: take_paths(rest)?,
         tmp_bytes: take_u64(rest)?,
         shm_bytes: take_u64(rest)?,
@@ -154,6 +157,19 @@ fn take_paths(rest: &mut &[u8]) -> Result<Vec<PathBuf>, Malformed> {
         paths.push(take_string(rest)?.into());
     }
     Ok(paths)
+}
+
+fn take_path(rest: &mut &[u8]) -> Result<Option<PathBuf>, Malformed> {
+    let mut paths = take_paths(rest)?;
+    if paths.len() > 1 { Err(Malformed) } else { Ok(paths.pop()) }
+}
+
+fn take_aliases(rest: &mut &[u8]) -> Result<Vec<Alias>, Malformed> {
+    let (names, places) = (take_paths(rest)?, take_paths(rest)?);
+    if names.len() != places.len() {
+        return Err(Malformed);
+    }
+    Ok(names.into_iter().zip(places).map(|(name, place)| Alias { name, place }).collect())
 }
 
 fn take_limit(rest: &mut &[u8]) -> Result<Option<u64>, Malformed> {

@@ -18,10 +18,10 @@ use rustix::{
 };
 
 use super::DONE;
-use crate::{Level, ListedHosts, Network, linux::confine::kernel_abi};
-
-/// Version of Landlock from which it knows signals and sockets without a path.
-const SCOPES_ABI: u8 = 6;
+use crate::{
+    Level, ListedHosts, Network,
+    linux::confine::{SCOPES_ABI, kernel_abi},
+};
 
 /// Id of the witness in a process namespace, where the first process is ours.
 const PID_INSIDE: i32 = 2;
@@ -65,7 +65,7 @@ impl Attempts {
         if scoped || self.level == Level::Full {
             attempts.push(("signal a process outside", test_kill_process(self.outside)));
         }
-        if scoped {
+        if self.level >= Level::Partial {
             attempts.push(("reach a Unix socket without a path", self.connect_unnamed()));
         }
         if self.level >= Level::Partial && self.network != Network::Off {
