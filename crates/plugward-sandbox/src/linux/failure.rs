@@ -155,7 +155,7 @@ impl Step {
             Self::Canary => ("what its probe tries to reach", ""),
             Self::OwnNetwork => (
                 "a network of its own with the hosts it may reach",
-                "; an address of a version of IP that is switched off here cannot be listed",
+                "; bubblewrap cannot make one, and an address of a version of IP that is switched off here cannot be listed",
             ),
             Self::Observer => (
                 "the observer of its trial",

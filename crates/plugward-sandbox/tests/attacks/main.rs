@@ -46,6 +46,7 @@ const TESTS: &[Test] = tests![
     hosts::beside_listed_hosts_there_is_nothing,
     hosts::listed_hosts_take_every_layer,
     hosts::every_address_can_lead_to_one_listener,
+    hosts::bubblewrap_makes_no_such_network,
     layers::leaving_out_any_layer_is_noticed,
     layers::witness_refuses_a_level_that_lacks_a_layer,
     levels::report_says_what_is_in_force,
@@ -85,6 +86,12 @@ const TESTS: &[Test] = tests![
 
 /// Tests of what does not depend on who makes the namespaces, or of the native way alone.
 const NATIVE_ONLY: &[&str] = &[
+    "hosts::listed_hosts_are_found",
+    "hosts::names_are_asked_for_at_the_host",
+    "hosts::beside_listed_hosts_there_is_nothing",
+    "hosts::listed_hosts_take_every_layer",
+    "hosts::every_address_can_lead_to_one_listener",
+    "hosts::bubblewrap_makes_no_such_network",
     "levels::covered_proc_is_reported",
     "levels::without_namespaces_full_is_refused_and_partial_works",
     "levels::bubblewrap_is_asked_where_only_it_is_allowed",

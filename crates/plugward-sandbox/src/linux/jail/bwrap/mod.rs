@@ -78,8 +78,9 @@ pub(in crate::linux) fn start(
     if kernel_abi() < MINIMUM_ABI {
         return Err(Failure::at(Step::LandlockVersion)(Errno::OPNOTSUPP));
     }
-    if !matches!(sandbox.network, Network::Off | Network::Open) {
-        return Err(failed(Errno::OPNOTSUPP));
+    // What bubblewrap starts has no capability, and without one nobody listens at the ports hosts have.
+    if matches!(sandbox.network, Network::Hosts(_)) {
+        return Err(Failure::at(Step::OwnNetwork)(Errno::OPNOTSUPP));
     }
     let prepared = Prepared::open(Sources::open(spec, sandbox)?, &sandbox.network)?;
     refuse_nested(&prepared.sources)?;
