@@ -287,7 +287,7 @@ fn a_folder_for_temporary_files_is_kept_where_the_plugin_can_write() {
     fs::create_dir_all(place.root.join("home")).unwrap();
     let given = |value: &str| {
         let plan = place.plan(&format!("command: python3\nenv: {{TMPDIR: {value}}}")).unwrap();
-        let spec = plan.sandboxed_spec(1, SandboxSpec::new(plugward_sandbox::Level::Full));
+        let spec = plan.sandboxed_spec(1, SandboxSpec::new(plugward_sandbox::Level::Full), &[]);
         let found: Vec<_> =
             spec.env.iter().filter(|(name, _)| name == "TMPDIR").map(|(_, value)| value.clone()).collect();
         assert_eq!(found.len(), 1);
