@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 #[cfg(windows)]
 use std::os::windows::io::OwnedHandle as OwnedFd;
 
-use crate::{Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, MainExit, SpawnError, StopGrace};
+use crate::{Backend, Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, MainExit, SpawnError, StopGrace};
 
 /// Starts plugins through launcher processes; not on this system.
 #[derive(Debug)]
@@ -48,6 +48,12 @@ impl Launcher {
     /// See [`Launcher::current_exe`].
     pub fn at<A: Into<OsString>>(_path: impl Into<PathBuf>, _arguments: impl IntoIterator<Item = A>) -> Self {
         Self(())
+    }
+
+    /// There is no backend here.
+    #[must_use]
+    pub fn with_backend(self, _backend: Backend) -> Self {
+        self
     }
 
     /// Fails.

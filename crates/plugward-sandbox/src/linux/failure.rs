@@ -90,8 +90,8 @@ impl Step {
     /// about the sandbox.
     pub(super) const fn layer(self) -> Option<(&'static str, &'static str)> {
         const NAMESPACES: &str = "; allow user namespaces for this user (`user.max_user_namespaces`, \
-                                  `kernel.unprivileged_userns_clone`, an AppArmor profile with `userns`), or ask for level \
-                                  `partial`";
+                                  `kernel.unprivileged_userns_clone`, an AppArmor profile with `userns`), or install \
+                                  bubblewrap if that may make them, or ask for level `partial`";
         const KERNEL: &str = "; it takes Linux 5.12 or later, a container that permits mounting, and on Ubuntu an AppArmor \
                               profile with `userns`; or ask for level `partial`";
         const LANDLOCK: &str =

@@ -71,7 +71,6 @@ const NATIVE_ONLY: &[&str] = &[
     "levels::without_namespaces_full_is_refused_and_partial_works",
     "levels::bubblewrap_is_asked_where_only_it_is_allowed",
     "levels::bubblewrap_mounts_nothing_inside_writable_folders",
-    "runtimes::cost_of_a_start",
     "threats::every_row_belongs_to_one_threat",
     "threats::page_and_suite_tell_the_same",
 ];
