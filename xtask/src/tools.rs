@@ -32,6 +32,8 @@ const PREREQUISITES: &[Prerequisite] = &[
     Prerequisite { program: "node", system_package: "nodejs", needed_for: "real servers and clients" },
     Prerequisite { program: "npm", system_package: "npm", needed_for: "installing real servers and clients" },
     Prerequisite { program: "python3", system_package: "python3", needed_for: "real servers and clients" },
+    Prerequisite { program: "jq", system_package: "jq", needed_for: "the examples of commands as tools" },
+    Prerequisite { program: "sqlite3", system_package: "sqlite3", needed_for: "the examples of commands as tools" },
 ];
 
 /// The folder of the workspace.

@@ -78,6 +78,8 @@ pub enum FileControl {
 pub enum NetworkControl {
     /// Nothing.
     Open,
+    /// Its network has no way out but listeners for the hosts it was given.
+    Hosts,
     /// It can make no socket.
     NoneSeccomp,
     /// It can make no socket, and its network has no way out.
@@ -294,7 +296,8 @@ impl Enforcement {
             net: match (has(Applied::NO_SOCKETS), has(Applied::NETWORK)) {
                 (true, true) => NetworkControl::NoneNamespace,
                 (true, false) => NetworkControl::NoneSeccomp,
-                (false, _) => NetworkControl::Open,
+                (false, true) => NetworkControl::Hosts,
+                (false, false) => NetworkControl::Open,
             },
             mem: if has(Applied::MEMORY_LIMIT) { MemoryControl::Rlimit } else { MemoryControl::None },
             pids: match (has(Applied::PROCESS_LIMIT), has(Applied::PROCESSES)) {
@@ -322,13 +325,14 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
     }
     let abi = applied.landlock_abi();
     let spaces = applied.has(Applied::MOUNTS);
+    let open = !applied.has(Applied::NO_SOCKETS) && !applied.has(Applied::NETWORK);
     let facts: [(bool, &str); 13] = [
-        (!applied.has(Applied::NO_SOCKETS), "network isolation"),
+        (open, "network isolation"),
         (!spaces && abi == 0, "file system isolation"),
         (!spaces && abi > 0, "hiding that files exist"),
         (!applied.has(Applied::PROCESSES), "process namespace"),
         (!spaces && abi < LANDLOCK_SCOPES_ABI, "signals to the user's other processes"),
-        (!applied.has(Applied::NO_SOCKETS) && abi < LANDLOCK_SCOPES_ABI, "the user's Unix sockets without a path"),
+        (!applied.has(Applied::NO_SOCKETS) && level == Level::Limited, "the user's Unix sockets"),
         (spaces && abi == 0, "Landlock as a second layer"),
         (spaces && !applied.has(Applied::PROC), "/proc inside the sandbox"),
         (
@@ -386,6 +390,9 @@ mod tests {
         assert_eq!((partial.fs, partial.net), (FileControl::Landlock, NetworkControl::NoneSeccomp));
         assert_eq!((partial.tree, partial.landlock_abi), (TreeControl::Subreaper, 5));
         assert!(partial.missing.iter().any(|layer| layer == "signals to the user's other processes"));
+        let listed = Enforcement::of(Level::Full, Applied::MOUNTS.with(Applied::NETWORK), None);
+        assert_eq!(listed.net, NetworkControl::Hosts);
+        assert!(!listed.missing.iter().any(|layer| layer == "network isolation"));
         let all = Applied::from_bits(!0xff & !Applied::BWRAP.to_bits()).with(Applied::landlock(7));
         let full = Enforcement::of(Level::Full, all, Some("ok@boot/hash".into()));
         assert_eq!((full.fs, full.net), (FileControl::MountNamespace, NetworkControl::NoneNamespace));

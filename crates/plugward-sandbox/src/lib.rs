@@ -50,11 +50,18 @@
 //! a process that left that session escapes. The report then says that the tree is not known to be gone. A plugin that
 //! keeps stopping its launcher can delay the end of its tree as long as it runs.
 //!
-//! Shared memory is not limited without cgroups, which are not used yet; nor is a list of hosts enforced.
+//! Shared memory is not limited without cgroups, which are not used yet.
+//!
+//! # Listed hosts
+//!
+//! A plugin with [`Network::Hosts`] has a network in which there is nothing but a loopback device with listening sockets.
+//! Those sockets are handed to the host ([`PluginProcess::take_listeners`]), which accepts and decides where each
+//! connection leads. No process of ours runs inside, and no setting of the plugin has to be right for it.
 
 mod enforcement;
 mod error;
 mod exit;
+mod listed;
 mod machine;
 mod platform;
 mod sandbox;
@@ -79,24 +86,24 @@ pub use enforcement::{
 };
 pub use error::{OsCause, SpawnError, SpawnStep};
 pub use exit::{ExitReport, MainExit};
+pub use listed::{ListedHosts, MAX_LISTENERS};
 pub use machine::{ControlGroupFacts, KernelAnswers, MachineFacts};
 pub use platform::{Availability, PlatformReport, probe};
 pub use sandbox::{
-    DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
+    Alias, DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
 };
 pub use spec::{LaunchSpec, StopGrace};
 
-#[cfg(all(target_os = "linux", feature = "mutation"))]
-pub use linux::launcher_main_without;
 #[cfg(target_os = "linux")]
-pub use linux::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+pub use linux::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+#[cfg(all(target_os = "linux", feature = "mutation"))]
+pub use linux::{launcher_main_with_landlock, launcher_main_without};
 #[cfg(target_os = "macos")]
-pub use macos::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+pub use macos::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 #[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
-pub use unsupported::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
-
+pub use unsupported::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 #[cfg(windows)]
-pub use windows::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+pub use windows::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 
 /// Where distributions put bubblewrap, and where their profiles expect it. Not searched for: another program of that name
 /// would be let through all the same.

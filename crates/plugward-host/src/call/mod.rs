@@ -13,13 +13,15 @@ pub(crate) mod asks;
 pub(crate) mod breaker;
 mod record;
 pub(crate) mod result;
+mod target;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use plugward_policy::{
-    Catalogue, Decision, DecisionInput, Effect, GrantSet, Manifest, PluginId, StandingAnswer, ToolId, decide,
+    BackendKind, Catalogue, Decision, DecisionInput, Effect, GrantSet, Manifest, PluginId, StandingAnswer, ToolId,
+    decide,
 };
 use plugward_store::Store;
 use serde_json::value::RawValue;
@@ -27,12 +29,13 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
 pub use result::ToolReply;
+pub(crate) use target::Target;
 
 use crate::error::CallFailure;
 use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
 use crate::schema::Violations;
-use crate::session::{RequestError, Session, Timing, ToolCall, masked};
+use crate::session::{RequestError, Timing, ToolCall, masked};
 use admission::{Admission, Refused};
 use asks::{AskEnd, Asks};
 use breaker::{Breaker, Outcome};
@@ -46,7 +49,7 @@ pub(crate) const HARD_TIMEOUT_FACTOR: u32 = 10;
 pub(crate) struct Route {
     pub(crate) plugin: PluginId,
     pub(crate) manifest: Arc<Manifest>,
-    pub(crate) session: Arc<Session>,
+    pub(crate) target: Target,
     pub(crate) admission: Admission,
     pub(crate) breaker: Arc<Breaker>,
     /// Its end was counted against the plugin already, or was wanted. One end fails all calls in flight at once, and is
@@ -171,7 +174,7 @@ impl CallPath {
         let arguments = normalise(request.arguments)?;
         let arguments = validate(tool, arguments).await?;
         span.stage("validate");
-        let limits = Limits { own: tool.route.manifest.backend.tool_timeout, caller: request.timeout };
+        let limits = Limits::of(&tool.route.manifest, request.timeout);
         // Nobody is asked, and nobody queues, for a call that is refused anyway.
         let refused = |retry_after| CallFailure::CircuitOpen { retry_after };
         tool.route.breaker.check(Instant::now()).map_err(refused)?;
@@ -185,7 +188,7 @@ impl CallPath {
         let timing = limits.left(span.elapsed());
         let pass = tool.route.breaker.admit(Instant::now(), timing.idle).map_err(refused)?;
         span.stage("admit");
-        let heard_before = tool.route.session.messages_in();
+        let heard_before = tool.route.target.messages_in();
         let call = ToolCall {
             name: tool.definition.name.to_string(),
             arguments: Some(arguments),
@@ -193,9 +196,9 @@ impl CallPath {
             timing,
             progress: request.progress,
         };
-        let answer = tool.route.session.call_tool(call, &request.cancel).await;
+        let answer = tool.route.target.call_tool(call, &request.cancel).await;
         let outcome = judge(tool, answer, &limits);
-        let silent = tool.route.session.messages_in() == heard_before;
+        let silent = tool.route.target.messages_in() == heard_before;
         let verdict = match &outcome {
             Err(CallFailure::Unavailable { .. }) if tool.route.is_end_counted.swap(true, Ordering::AcqRel) => {
                 Outcome::Unknown
@@ -295,6 +298,7 @@ fn judge(
         }
         Err(RequestError::TimedOut { limit }) => Err(limits.ran_out(limit)),
         Err(RequestError::Cancelled) => Err(CallFailure::Cancelled),
+        Err(RequestError::Refused(reason)) => Err(CallFailure::ArgumentInvalid { violations: vec![reason] }),
         Err(RequestError::Rejected(mut error)) => {
             error.message = clean(error.message);
             error.data = error.data.map(|data| masked(secrets, data));
@@ -311,9 +315,19 @@ fn judge(
 struct Limits {
     own: Duration,
     caller: Option<Duration>,
+    /// The setting that holds the tool's own.
+    setting: &'static str,
 }
 
 impl Limits {
+    fn of(manifest: &Manifest, caller: Option<Duration>) -> Self {
+        let setting = match manifest.backend.kind {
+            BackendKind::McpStdio => "backend.tool_timeout_seconds",
+            BackendKind::Command(_) => "timeout_ms",
+        };
+        Self { own: manifest.backend.tool_timeout, caller, setting }
+    }
+
     fn shortest(&self) -> Duration {
         self.caller.map_or(self.own, |caller| caller.min(self.own))
     }
@@ -336,7 +350,7 @@ impl Limits {
             Some(caller) if caller == limit || ![self.own, self.hardest()].contains(&limit) => {
                 CallFailure::TimedOut { limit: caller, setting: "timeout of the caller" }
             }
-            _ => CallFailure::TimedOut { limit, setting: "backend.tool_timeout_seconds" },
+            _ => CallFailure::TimedOut { limit, setting: self.setting },
         }
     }
 }

@@ -23,8 +23,8 @@ use super::confine::{self, Confined};
 use super::containers::{self, ContainerStart};
 use super::stop::{self, Ladder};
 use super::{Launched, Plugin, Running};
-use crate::call::Route;
 use crate::call::admission::Admission;
+use crate::call::{Route, Target};
 use crate::config::MAX_CONCURRENT_CALLS_PER_PLUGIN;
 use crate::contract::{self, Contract, PinCheck};
 use crate::discovery::{self, DiscoveryError};
@@ -102,6 +102,14 @@ async fn steps(
     check_conflicts(inner, plugin)?; // 2
     let generation = inner.next_generation(plugin).await?;
     plugin.state().generation = generation;
+    if plugin.manifest.backend.command_tool().is_some() {
+        let outcome = super::command::publish(inner, plugin, planned, generation).await;
+        if outcome.is_err() {
+            inner.path.registry.withdraw(&plugin.id);
+            plugin.state().running = None;
+        }
+        return outcome;
+    }
     tokio::select! {
         biased;
         error = broken_off(inner, plugin, interrupted) => return Err(error),
@@ -209,7 +217,7 @@ async fn launch(
     let confined = tokio::task::spawn_blocking(move || confine::spawn(&starter, &started, &start_plan, generation))
         .await
         .map_err(|_| HostError::internal("starting a process"))??;
-    let Confined { spawned, unconfined } = confined;
+    let Confined { spawned, unconfined, egress } = confined;
     let io_error = |error: std::io::Error| HostError::internal(format_args!("taking over the pipes: {error}"));
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
     let stderr = tokio::net::unix::pipe::Receiver::from_owned_fd(spawned.stderr).map_err(io_error)?;
@@ -222,6 +230,10 @@ async fn launch(
         secrets: Secrets { redactor: plugin.redactor.clone(), own: plan.secrets.as_slice().into() },
     };
     let session = Session::open(spawned.stdin, spawned.stdout, Arc::clone(&plugin.log), settings).map_err(io_error)?;
+    // Last: it ends with the stop ladder, which only a start that got this far has. Connections wait meanwhile.
+    if let Some(egress) = egress {
+        super::egress::open(inner, plugin, egress, &over).map_err(io_error)?;
+    }
     let level = process.enforcement().level;
     let line = format!("started, pid {}, generation {generation}, sandbox level {level}", process.pid());
     plugin.log.push(LogOrigin::Host, &line);
@@ -314,6 +326,16 @@ pub(crate) async fn read_contract(
     // Before anything is kept, compared or shown: a definition is no place for a secret (invariant 4). Only its own ones,
     // so that its pins do not depend on what other plugins were given.
     let listed: Vec<_> = listed.into_iter().map(|tool| masked(&plugin.own_redactor, tool)).collect();
+    judge_definitions(inner, plugin, listed).await
+}
+
+/// Holds what is offered to the manifest.
+pub(super) async fn judge_definitions(
+    inner: &Arc<Inner>,
+    plugin: &Plugin,
+    listed: Vec<Box<serde_json::value::RawValue>>,
+) -> Result<Contract, HostError> {
+    let id = &plugin.id;
     let manifest = Arc::clone(&plugin.manifest);
     let judge = Arc::clone(inner);
     // Compiling hundreds of schemas takes a while; it must not hold up other plugins' calls.
@@ -337,9 +359,9 @@ async fn publish(
     let check = inner.hold_to_pins(plugin, &contract).await?;
     let shown = |text: &str| quote::label(&plugin.redactor, text, MAX_SERVER_LABEL_CHARS);
     let running = Arc::new(Running {
-        launched: launched.clone(),
-        route: Arc::new(route(plugin, &launched.session)),
-        protocol_version: hello.version.as_str().to_owned(),
+        launched: Some(launched.clone()),
+        route: Arc::new(route(plugin, Target::Session(Arc::clone(&launched.session)))),
+        protocol_version: Some(hello.version.as_str().to_owned()),
         server_name: hello.server.as_ref().map(|server| shown(&server.name)),
         server_version: hello.server.as_ref().map(|server| shown(&server.version)),
         stopping: CancellationToken::new(),
@@ -381,13 +403,13 @@ pub(crate) async fn go_live(
     Ok(())
 }
 
-fn route(plugin: &Plugin, session: &Arc<Session>) -> Route {
+pub(super) fn route(plugin: &Plugin, target: Target) -> Route {
     let backend = &plugin.manifest.backend;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Route {
         plugin: plugin.id.clone(),
         manifest: Arc::clone(&plugin.manifest),
-        session: Arc::clone(session),
+        target,
         admission: Admission::new(
             count(backend.max_concurrent_calls).min(MAX_CONCURRENT_CALLS_PER_PLUGIN),
             count(backend.max_queued_calls),

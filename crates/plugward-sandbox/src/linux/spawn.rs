@@ -6,6 +6,7 @@
 use std::{
     ffi::OsString,
     io,
+    net::{TcpListener, UdpSocket},
     os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -25,7 +26,7 @@ use super::{
     channel,
     confine::kernel_abi,
     failure::{Failure, Step},
-    process::{Ended, PluginProcess, RecordReader},
+    process::{Ended, Listeners, PluginProcess, RecordReader},
     wire::{self, Purpose, Record, Route},
     witness::{self, Witnesses},
 };
@@ -214,15 +215,26 @@ impl Launcher {
         }
 
         let mut reader = RecordReader::default();
-        match wait_for_record(&control, &mut reader, deadline)? {
+        let mut listening = 0;
+        let first = loop {
+            match wait_for_record(&control, &mut reader, deadline)? {
+                Some(Record::Listening { count }) => listening = count,
+                other => break other,
+            }
+        };
+        match first {
             Some(Record::Started { pid, applied }) => {
                 let pid = u32::try_from(pid).unwrap_or_default();
+                let listeners = listeners(spec, listening, reader.take_descriptors()).ok_or_else(|| launcher.lost())?;
                 let launcher = launcher.confirm()?;
                 let process = PluginProcess::new(control, launcher, reader, pid, spec.stop);
+                if listening > 0 {
+                    process.set_listeners(listeners);
+                }
                 Ok((Spawned { stdin, stdout, stderr, process }, applied))
             }
             Some(Record::Failed(failure)) => Err(refused(spec, failure)),
-            Some(Record::MainExit(_) | Record::Gone { .. }) | None => Err(launcher.lost()),
+            Some(Record::MainExit(_) | Record::Gone { .. } | Record::Listening { .. }) | None => Err(launcher.lost()),
         }
     }
 
@@ -259,6 +271,21 @@ fn control_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (host, launcher) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::io::ioctl_fionbio(&host, true)?;
     Ok((host, launcher))
+}
+
+/// The sockets that came with the answer, if they are those of `spec`. In a launcher of this build they always are.
+fn listeners(spec: &LaunchSpec, announced: u32, mut descriptors: Vec<OwnedFd>) -> Option<Listeners> {
+    let listed = spec.sandbox.as_ref().and_then(|sandbox| match &sandbox.network {
+        Network::Hosts(listed) => Some(listed),
+        _ => None,
+    });
+    let (tcp, names) = listed.map_or((0, false), |it| (it.listeners.len(), it.name_server.is_some()));
+    let wanted = tcp + usize::from(names);
+    if descriptors.len() != wanted || usize::try_from(announced) != Ok(wanted) {
+        return None;
+    }
+    let names = if names { descriptors.pop().map(UdpSocket::from) } else { None };
+    Some(Listeners { tcp: descriptors.into_iter().map(TcpListener::from).collect(), names })
 }
 
 /// The first record, or `None` if the launcher ended without one.
@@ -319,9 +346,11 @@ fn refused(spec: &LaunchSpec, failure: Failure) -> SpawnError {
 fn subject(spec: &LaunchSpec, sandbox: &SandboxSpec, failure: Failure) -> Option<PathBuf> {
     let position = usize::from(failure.subject);
     match failure.step {
-        Step::Readable => sandbox.readable().nth(position).map(Path::to_owned),
+        Step::Alias => sandbox.aliases.get(position).map(|alias| alias.name.clone()),
+        Step::Granted => sandbox.exact().nth(position).map(Path::to_owned),
+        Step::Readable => sandbox.read_only.get(position).cloned(),
         Step::Writable | Step::Ownership | Step::Nested | Step::BwrapNested => {
-            sandbox.read_write.get(position).cloned()
+            sandbox.writable().nth(position).map(Path::to_owned)
         }
         Step::Executable => Some(spec.executable.clone()),
         _ => None,
@@ -332,7 +361,7 @@ fn subject(spec: &LaunchSpec, sandbox: &SandboxSpec, failure: Failure) -> Option
 fn complete(sandbox: &SandboxSpec, applied: Applied) -> bool {
     let network = sandbox.network != Network::Off || applied.has(Applied::NO_SOCKETS);
     let namespaces =
-        Applied::MOUNTS.with(Applied::PROCESSES).with_if(sandbox.network == Network::Off, Applied::NETWORK);
+        Applied::MOUNTS.with(Applied::PROCESSES).with_if(sandbox.network != Network::Open, Applied::NETWORK);
     network
         && applied.has(Applied::SECCOMP)
         && match sandbox.level {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! host -> launcher   u32 length, specification; then one byte per order
-//! launcher -> host   records of RECORD_BYTES: tag, i32, u32 (little endian)
+//! launcher -> host   records of RECORD_BYTES: tag, i32, u32 (little endian); listening sockets come with theirs
 //! ```
 
 use std::{
@@ -39,6 +39,8 @@ pub(super) struct Malformed;
 pub(super) enum Record {
     /// The plugin's program is executing, with this process id, under these layers.
     Started { pid: i32, applied: Applied },
+    /// The sockets of a plugin with listed hosts, this many, come along as descriptors. Before `Started`.
+    Listening { count: u32 },
     /// Nothing was started.
     Failed(Failure),
     /// The plugin's main process ended; its tree is being ended.
@@ -56,6 +58,7 @@ impl Record {
             Self::MainExit(MainExit::Signal(signal)) => (3, signal, 1),
             Self::MainExit(MainExit::Unknown) => (3, 0, 2),
             Self::Gone { survivors, leftovers_killed } => (4, survivors, leftovers_killed),
+            Self::Listening { count } => (5, 0, count),
         };
         let mut bytes = [0; RECORD_BYTES];
         bytes[0] = tag;
@@ -79,6 +82,7 @@ impl Record {
             (3, 1) => Self::MainExit(MainExit::Signal(first)),
             (3, 2) => Self::MainExit(MainExit::Unknown),
             (4, leftovers_killed) => Self::Gone { survivors: first, leftovers_killed },
+            (5, count) => Self::Listening { count },
             _ => return Err(Malformed),
         })
     }
@@ -198,8 +202,10 @@ fn take_string(rest: &mut &[u8]) -> Result<OsString, Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
-    use crate::{Level, Network, SandboxSpec, UserPolicy};
+    use crate::{Alias, Level, ListedHosts, Network, SandboxSpec, UserPolicy};
 
     fn spec() -> LaunchSpec {
         LaunchSpec {
@@ -211,6 +217,9 @@ mod tests {
             sandbox: Some(SandboxSpec {
                 package_dir: Some("/srv/package".into()),
                 read_only: vec!["/usr".into(), OsString::from_vec(vec![b'/', 0xfe]).into()],
+                granted: vec!["/srv/notes".into()],
+                aliases: vec![Alias { name: "/notes".into(), place: "/srv/notes".into() }],
+                home_dir: Some("/srv/home".into()),
                 read_write: vec!["/srv/data".into()],
                 certificates: true,
                 network: Network::Open,
@@ -227,6 +236,16 @@ mod tests {
         let (header, body) = encoded.split_first_chunk().unwrap();
         assert_eq!(spec_length(*header), Ok(body.len()));
         assert_eq!(decode_spec(body), Ok((spec(), Purpose::Witness, Route::Bwrap)));
+        let mut listing = spec();
+        let sandbox = listing.sandbox.as_mut().unwrap();
+        sandbox.level = Level::Full;
+        sandbox.network = Network::Hosts(ListedHosts {
+            listeners: vec!["127.8.0.1:443".parse().unwrap(), "[2001:db8::1]:80".parse().unwrap()],
+            names: vec![("api.example.test".to_owned(), Ipv4Addr::new(127, 8, 0, 1).into())],
+            name_server: Some(Ipv4Addr::new(127, 0, 0, 53)),
+        });
+        let encoded = encode_spec(&listing, Purpose::Plugin, Route::Native);
+        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((listing, Purpose::Plugin, Route::Native)));
         let unconfined = LaunchSpec { sandbox: None, ..spec() };
         let encoded = encode_spec(&unconfined, Purpose::Plugin, Route::InsideBwrap);
         assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined, Purpose::Plugin, Route::InsideBwrap)));
@@ -252,6 +271,7 @@ mod tests {
             Record::MainExit(MainExit::Signal(9)),
             Record::MainExit(MainExit::Unknown),
             Record::Gone { survivors: 2, leftovers_killed: 5 },
+            Record::Listening { count: 3 },
         ];
         records.extend(Step::ALL.map(|step| Record::Failed(Failure { step, errno: 13, subject: 513 })));
         for record in records {

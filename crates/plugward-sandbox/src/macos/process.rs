@@ -74,6 +74,12 @@ impl PluginProcess {
         &self.enforcement
     }
 
+    /// There are no listed hosts here.
+    #[must_use]
+    pub fn take_listeners(&self) -> Option<super::Listeners> {
+        None
+    }
+
     /// The times of the stop ladder the plugin was started with.
     #[must_use]
     pub fn stop_grace(&self) -> StopGrace {

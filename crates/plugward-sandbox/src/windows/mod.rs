@@ -15,7 +15,12 @@ mod process;
 mod start;
 mod witness;
 
-use std::{ffi::OsString, io, os::windows::io::OwnedHandle, path::PathBuf};
+use std::{
+    ffi::OsString,
+    io,
+    os::windows::io::OwnedHandle,
+    path::{Path, PathBuf},
+};
 
 pub use process::PluginProcess;
 
@@ -46,6 +51,15 @@ pub struct Spawned {
     pub stderr: OwnedHandle,
     /// The handle; dropping it ends the plugin's job.
     pub process: PluginProcess,
+}
+
+/// The sockets of a plugin with listed hosts; there are none on this system.
+#[derive(Debug)]
+pub struct Listeners {
+    /// One for each listener described.
+    pub tcp: Vec<std::net::TcpListener>,
+    /// Where the plugin asks for names.
+    pub names: Option<std::net::UdpSocket>,
 }
 
 impl Launcher {
@@ -112,10 +126,24 @@ fn refuse_unsupported(sandbox: &SandboxSpec) -> Result<(), SpawnError> {
     if !matches!(sandbox.network, Network::Off | Network::Open) {
         return Err(missing(sandbox, "a list of hosts", "; ask for no network or all of it"));
     }
+    if !sandbox.aliases.is_empty() {
+        return Err(missing(sandbox, "a name that leads to another place", "; give the path it leads to"));
+    }
+    if let Some(path) = sandbox.exact().chain(sandbox.writable()).find(|path| has_link(path)) {
+        let cause = OsCause { errno: NOT_SUPPORTED };
+        let fix = "; no part of it may be a link (give the path it leads to)";
+        let layer = "a path without links";
+        return Err(SpawnError::Layer { level: sandbox.level, layer, path: Some(path.to_owned()), cause, fix });
+    }
     if sandbox.user != UserPolicy::Same {
         return Err(missing(sandbox, "the plugin's own user", "; here a plugin has a container of its own instead"));
     }
     Ok(())
+}
+
+/// Whether a part of a path is a link, which somebody may have planted.
+fn has_link(path: &Path) -> bool {
+    path.ancestors().any(|part| part.symlink_metadata().is_ok_and(|found| found.is_symlink()))
 }
 
 fn missing(sandbox: &SandboxSpec, layer: &'static str, fix: &'static str) -> SpawnError {

@@ -11,6 +11,7 @@
     reason = "a test without the standard harness is not seen as one by the lints"
 )]
 
+mod hosts;
 mod layers;
 mod levels;
 mod limits;
@@ -39,17 +40,25 @@ macro_rules! tests {
 
 const TESTS: &[Test] = tests![
     table::every_attack_is_stopped_where_the_level_claims_it,
+    hosts::listed_hosts_are_found,
+    hosts::names_are_asked_for_at_the_host,
+    hosts::beside_listed_hosts_there_is_nothing,
+    hosts::listed_hosts_take_every_layer,
+    hosts::every_address_can_lead_to_one_listener,
     layers::leaving_out_any_layer_is_noticed,
     layers::witness_refuses_a_level_that_lacks_a_layer,
     levels::report_says_what_is_in_force,
     levels::what_cannot_be_enforced_does_not_start,
     levels::errors_name_the_path_and_the_fix,
+    levels::what_was_looked_at_is_what_is_opened,
+    levels::only_the_home_changes_its_owner,
+    levels::older_landlock_leaves_no_unix_sockets_with_an_open_network,
     levels::partial_refuses_folders_within_each_other,
     levels::root_needs_a_user_for_the_plugin,
     levels::covered_proc_is_reported,
     levels::without_namespaces_full_is_refused_and_partial_works,
     levels::bubblewrap_is_asked_where_only_it_is_allowed,
-    levels::bubblewrap_mounts_nothing_inside_writable_folders,
+    levels::bubblewrap_refuses_what_it_cannot_keep,
     limits::daemons_end_with_their_namespace,
     limits::first_process_and_launcher_cannot_be_killed,
     limits::processor_time_ends,
@@ -70,7 +79,12 @@ const NATIVE_ONLY: &[&str] = &[
     "levels::covered_proc_is_reported",
     "levels::without_namespaces_full_is_refused_and_partial_works",
     "levels::bubblewrap_is_asked_where_only_it_is_allowed",
-    "levels::bubblewrap_mounts_nothing_inside_writable_folders",
+    "levels::bubblewrap_refuses_what_it_cannot_keep",
+    "hosts::listed_hosts_are_found",
+    "hosts::names_are_asked_for_at_the_host",
+    "hosts::beside_listed_hosts_there_is_nothing",
+    "hosts::listed_hosts_take_every_layer",
+    "hosts::every_address_can_lead_to_one_listener",
     "threats::every_row_belongs_to_one_threat",
     "threats::page_and_suite_tell_the_same",
 ];

@@ -77,6 +77,8 @@ pub(crate) fn rows(world: &World) -> Vec<Row> {
     row("read through a link", "read-through-link", &[&secret, &inside("l")], Succeeds, ABSENT, DENIED, NotClaimed);
     row("link a file in", "hard-link", &[&secret, &inside("h")], Succeeds, ABSENT, Stopped(&[libc::EXDEV]), NotClaimed);
     row("change permissions", "chmod", &[&secret], Succeeds, ABSENT, REFUSED, REFUSED);
+    row("make a setuid program", "set-id", &[&inside("s")], Succeeds, REFUSED, REFUSED, REFUSED);
+    row("make one in one step", "set-id-new", &[&inside("s")], Succeeds, REFUSED, REFUSED, REFUSED);
     row("change times", "touch", &[&secret], Succeeds, ABSENT, REFUSED, REFUSED);
     row("change permissions of code", "fchmod", &[&code], Succeeds, READ_ONLY, REFUSED, REFUSED);
     row("change attributes", "set-attribute", &[&secret], MaySucceed, ABSENT, REFUSED, REFUSED);

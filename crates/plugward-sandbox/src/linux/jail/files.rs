@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2, symlinkat},
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2, symlinkat},
     io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -119,8 +119,9 @@ pub(super) fn enter(
         attach_at(root.as_fd(), tree, &source.path, source.is_folder)
             .map_err(Failure::about(source.step, source.position))?;
     }
+    let own_trees = [&root, &tmp].map(|tree| fstat(tree).map(|found| found.st_dev));
     for link in &prepared.sources.links {
-        make_link(root.as_fd(), &link.path, &link.target).map_err(Failure::at(Step::SystemFiles))?;
+        make_link(root.as_fd(), &own_trees, &link.path, &link.target).map_err(Failure::at(Step::SystemFiles))?;
     }
 
     fchdir(&root).map_err(failed)?;
@@ -262,14 +263,23 @@ fn file_in(folder: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Makes a link that is not there by way of a mount.
-fn make_link(root: BorrowedFd<'_>, path: &Path, target: &Path) -> Result<(), Errno> {
+/// Makes a link that is not there by way of a mount. What is mounted is the machine's, so nothing is ever made there: its
+/// links are there already.
+fn make_link(root: BorrowedFd<'_>, own_trees: &[Result<u64, Errno>], path: &Path, target: &Path) -> Result<(), Errno> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let parent = folder_at(root, parent)?;
+    // A folder on the way may be a link made before. Following it cannot lead out of the new tree.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let parent = match openat2(root, parent, flags, Mode::empty(), inside) {
+        Err(Errno::NOENT) => folder_at(root, parent)?,
+        found => found?,
+    };
+    if !own_trees.contains(&fstat(&parent).map(|found| found.st_dev)) {
+        return Ok(());
+    }
     match symlinkat(target, &parent, name) {
-        // A mounted folder has it already, or is read-only and then has it too.
+        // Something else is mounted under this name, or an equal link was made before.
         Err(Errno::EXIST) => Ok(()),
-        Err(Errno::ROFS) if rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() => Ok(()),
         other => other,
     }
 }

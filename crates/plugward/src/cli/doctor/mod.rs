@@ -3,6 +3,7 @@
 //! Owns the checks and their wording. Refuses to start plugins and what is on the
 //! `PATH`: programs are looked up, never run. Only the sandbox is tried, with a program that does nothing.
 
+mod clients;
 mod machine;
 
 use std::path::{Path, PathBuf};
@@ -74,6 +75,7 @@ pub(super) async fn run(output: &Output, settings: Result<Settings, SettingsErro
             rows.push(config(&settings));
             rows.push(environment(&settings, has_level));
             rows.extend(home(&settings).await);
+            rows.extend(clients::rows(&settings));
         }
         Err(error) => {
             let fix = "correct the file at that place, or move it away to use the defaults";

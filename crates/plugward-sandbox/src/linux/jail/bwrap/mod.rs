@@ -77,7 +77,8 @@ pub(in crate::linux) fn start(
         return Err(Failure::at(Step::LandlockVersion)(Errno::OPNOTSUPP));
     }
     if !matches!(sandbox.network, Network::Off | Network::Open) {
-        return Err(failed(Errno::OPNOTSUPP));
+        // What listens for the hosts is made with capabilities that nothing has in the second stage.
+        return Err(Failure::at(Step::BwrapHosts)(Errno::OPNOTSUPP));
     }
     let prepared = Prepared::open(Sources::open(spec, sandbox)?, &sandbox.network)?;
     refuse_nested(&prepared.sources)?;
@@ -123,10 +124,10 @@ pub(in crate::linux) fn start(
     drop(command);
     let started = hand_over(&reports, spec, sandbox, stdio, canaries).and_then(|()| await_start(&reports));
     match started {
-        Ok(applied) => {
+        Ok((applied, listeners)) => {
             let init = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(failed(Errno::SRCH))?;
             let applied = applied.with(Applied::BWRAP).with_if(target.is_some(), Applied::OWN_USER);
-            Ok(Jailed { init, main: main_from_outside(init), reports, applied })
+            Ok(Jailed { init, main: main_from_outside(init), reports, applied, listeners })
         }
         Err(failure) => Err(explained(&mut child, complaint, failure)),
     }
@@ -238,8 +239,10 @@ fn mounts(prepared: &Prepared, sandbox: &SandboxSpec, files: &[(&'static str, Fi
         push(&[option.as_ref(), descriptor.as_ref(), source.path.as_os_str()]);
     }
     for link in &prepared.sources.links {
-        // Inside a mounted folder it is there already.
-        if !prepared.sources.opened.iter().any(|source| link.path.starts_with(&source.path)) {
+        // Inside a mounted folder it is there already, and a made-up file stays what it is.
+        let is_there = prepared.sources.opened.iter().any(|source| link.path.starts_with(&source.path))
+            || files.iter().any(|(name, _)| link.path == Path::new("/etc").join(name));
+        if !is_there {
             push(&["--symlink".as_ref(), link.target.as_os_str(), link.path.as_os_str()]);
         }
     }
