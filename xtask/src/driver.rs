@@ -45,9 +45,19 @@ impl Plugward {
         &self.binary
     }
 
+    /// The home.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// What has to be set for `plugward` to find this home, apart from `PATH`.
-    pub(crate) fn settings(&self) -> [(&'static str, String); 2] {
-        [("PLUGWARD_HOME", self.home.display().to_string()), ("PLUGWARD_ENVIRONMENT", "production".to_owned())]
+    pub(crate) fn settings(&self) -> [(&'static str, String); 3] {
+        [
+            ("PLUGWARD_HOME", self.home.display().to_string()),
+            ("PLUGWARD_ENVIRONMENT", "production".to_owned()),
+            // Nothing stays behind when the checks end.
+            ("PLUGWARD_DAEMON", "off".to_owned()),
+        ]
     }
 
     /// Gives a job the environment under which it, or what it starts, finds this home.

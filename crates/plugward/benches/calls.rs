@@ -356,6 +356,7 @@ async fn serve(home: &Path) -> Fallible<Arc<Client>> {
     let env = vec![
         ("PLUGWARD_HOME".into(), home.as_os_str().to_owned()),
         ("PLUGWARD_ENVIRONMENT".into(), "development".into()),
+        ("PLUGWARD_DAEMON".into(), "off".into()),
         ("PATH".into(), program_folder()?.into()),
     ];
     let spec = LaunchSpec { executable, argv, cwd: "/".into(), env, stop: StopGrace::default(), sandbox: None };

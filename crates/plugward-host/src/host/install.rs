@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use plugward_policy::{Diagnostic, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest};
-use plugward_store::{PluginRow, StoreError};
+use plugward_store::PluginRow;
 
 use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, disabled_key, store_error};
 use crate::call::epoch_us;
@@ -292,7 +292,7 @@ impl Inner {
                 tracing::info!(folder = %folder.display(), "removing what is left of an unfinished install or remove");
                 remove_tree(&folder);
             }
-            Ok::<_, StoreError>(())
+            inner.forget_users()
         })
         .await
     }

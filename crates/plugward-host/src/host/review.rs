@@ -338,15 +338,22 @@ fn confinement_warnings(plan: &package::LaunchPlan) -> Vec<String> {
     let confinement = &plan.confinement;
     let access = &confinement.access.expanded;
     let everything = access.as_written().permissions().into_iter().map(Permission::Access).collect();
-    let user = package::user_of(&confinement.plugin);
     let kept = confinement.sandbox(&everything).and_then(|_| match confinement.level {
         SandboxLevel::None => Ok(()),
-        _ => confinement.refuse_foreign(&everything, user),
+        _ => confinement.refuse_foreign(&everything).and_then(|()| confinement.refuse_closed()),
     });
-    match kept {
+    let mut warnings = match kept {
         Ok(()) => Vec::new(),
         Err(error) => vec![format!("it will not start: {error}")],
-    }
+    };
+    warnings.extend(plan.replaced_temporary_dir().map(|wanted| {
+        format!(
+            "its manifest sets TMPDIR to `{}`, which it was not given to write to; it gets `{}` instead",
+            visible(&wanted.to_string_lossy()),
+            confinement.temporary_dir().display()
+        )
+    }));
+    warnings
 }
 
 /// Definitions kept from an offer, as pins.

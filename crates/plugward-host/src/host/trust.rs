@@ -72,6 +72,7 @@ impl Inner {
             package_dir: &package_dir,
             facts: &facts,
             home_dir: &home_dir,
+            user: self.user_of(id)?,
             own_dir: &self.config.home,
             project_dir: project.as_deref().map(std::path::Path::new),
             host: &self.environment,

@@ -82,7 +82,13 @@ pub(super) fn spawn(
     let Some(sandbox) = sandbox else {
         return Err(HostError::internal("making the sandbox of a plugin that asks for one"));
     };
-    plan.confinement.refuse_foreign(&grants, sandbox.user).map_err(cannot_be_kept)?;
+    plan.confinement.refuse_foreign(&grants).map_err(cannot_be_kept)?;
+    plan.confinement.refuse_closed().map_err(cannot_be_kept)?;
+    if let Some(wanted) = plan.replaced_temporary_dir() {
+        let given = plan.confinement.temporary_dir().display();
+        let wanted = plugward_policy::visible(&wanted.to_string_lossy());
+        plugin.log.push(LogOrigin::Host, &format!("TMPDIR of the manifest, `{wanted}`, is replaced by `{given}`"));
+    }
     let egress = plan.confinement.egress(&grants).map_err(cannot_be_kept)?;
     let variables = egress.as_ref().map(EgressPlan::proxy_variables).unwrap_or_default();
     match inner.config.launcher.spawn(&plan.sandboxed_spec(generation, sandbox, &variables)) {

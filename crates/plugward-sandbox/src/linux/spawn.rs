@@ -23,15 +23,15 @@ use rustix::{
 
 use super::{
     backend::Choice,
-    channel,
+    cgroup, channel,
     confine::kernel_abi,
     failure::{Failure, Step},
-    process::{Ended, Listeners, PluginProcess, RecordReader},
+    process::{Ended, PluginProcess, RecordReader},
     wire::{self, Purpose, Record, Route},
     witness::{self, Witnesses},
 };
 use crate::{
-    Backend, Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Network, OsCause, SandboxSpec, SpawnError,
+    Backend, Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Listeners, Network, OsCause, SandboxSpec, SpawnError,
     enforcement::Applied,
 };
 
@@ -154,7 +154,13 @@ impl Launcher {
             let escapes = "run without a layer that was there for its probe".to_owned();
             return Err(SpawnError::NotHeld { level: sandbox.level, escapes });
         }
-        spawned.process.set_enforcement(Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}"))));
+        let mut enforcement = Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}")));
+        if !applied.has(Applied::CGROUP)
+            && let Some(reason) = cgroup::reason()
+        {
+            enforcement.missing.push(format!("limits by a control group ({reason})"));
+        }
+        spawned.process.set_enforcement(enforcement);
         Ok(spawned)
     }
 
@@ -227,14 +233,15 @@ impl Launcher {
                 let pid = u32::try_from(pid).unwrap_or_default();
                 let listeners = listeners(spec, listening, reader.take_descriptors()).ok_or_else(|| launcher.lost())?;
                 let launcher = launcher.confirm()?;
-                let process = PluginProcess::new(control, launcher, reader, pid, spec.stop);
+                let process = PluginProcess::new(control, launcher, reader, pid, spec);
                 if listening > 0 {
                     process.set_listeners(listeners);
                 }
                 Ok((Spawned { stdin, stdout, stderr, process }, applied))
             }
             Some(Record::Failed(failure)) => Err(refused(spec, failure)),
-            Some(Record::MainExit(_) | Record::Gone { .. } | Record::Listening { .. }) | None => Err(launcher.lost()),
+            Some(Record::MainExit(_) | Record::Exceeded { .. } | Record::Gone { .. } | Record::Listening { .. })
+            | None => Err(launcher.lost()),
         }
     }
 

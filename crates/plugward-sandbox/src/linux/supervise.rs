@@ -1,7 +1,8 @@
 //! The launcher's life beside the running plugin.
 //!
 //! Owns reaping, the host's orders, and the end of the tree. Refuses to outlive the host, and to end before the kernel
-//! confirms that no descendant is left (or the limit for trying has passed, which it reports).
+//! confirms that no descendant is left (or the limit for trying has passed, which it reports). A plugin that passes one of
+//! the limits kept by [`super::watch`] is killed like one that is ordered to be.
 //!
 //! ```text
 //!            main exits: TERM to leftovers                    LEFTOVER_GRACE over
@@ -25,12 +26,14 @@ use rustix::{
 };
 
 use super::{
+    cgroup::Group,
     channel::{self, Received},
     signals::SignalEvents,
     tree,
+    watch::Watch,
     wire::{ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
 };
-use crate::MainExit;
+use crate::{Exceeded, MainExit};
 
 /// Time that processes left behind by the main one get between TERM and KILL. Short, because nobody can talk to them any
 /// more; long enough to remove a lock file.
@@ -74,6 +77,9 @@ pub(super) struct Supervision {
     /// From TERM to KILL when someone other than the host asks the launcher to end.
     kill_after: Duration,
     leftovers: BTreeSet<i32>,
+    /// The limits that nobody else keeps, where there are any.
+    watch: Option<Watch>,
+    group: Option<Group>,
 }
 
 impl Supervision {
@@ -98,7 +104,16 @@ impl Supervision {
             kill_at: None,
             kill_after,
             leftovers,
+            watch: None,
+            group: None,
         }
+    }
+
+    /// Adds the limits to watch over and the control group of the plugin.
+    pub(super) fn with_limits(mut self, watch: Option<Watch>, group: Option<Group>) -> Self {
+        self.watch = watch;
+        self.group = group;
+        self
     }
 
     /// Returns when the tree is gone or cannot be ended.
@@ -113,6 +128,11 @@ impl Supervision {
                 self.kill_by(Instant::now() + LEFTOVER_GRACE);
             }
             if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+                return self.end_tree();
+            }
+            if let Some(exceeded) = self.watch.as_mut().and_then(|watch| watch.look(self.launcher)) {
+                // A host that cannot be told has left, and then the tree ends for that reason.
+                let _host_left = channel::send_short(self.control.as_fd(), &Record::from(exceeded).encode());
                 return self.end_tree();
             }
             let (order, end_requested) = self.wait_for_event();
@@ -142,7 +162,8 @@ impl Supervision {
             .chain(self.reports.iter().map(AsFd::as_fd))
             .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
             .collect();
-        if channel::poll_until(&mut polled, self.kill_at).is_err() {
+        let until = [self.kill_at, self.watch.as_ref().map(Watch::due)].into_iter().flatten().min();
+        if channel::poll_until(&mut polled, until).is_err() {
             // Without events neither the host's death nor a child's would be noticed: better no plugin than that.
             return (Order::Kill, false);
         }
@@ -244,6 +265,9 @@ impl Supervision {
     /// next round, since it cannot leave this subreaper.
     fn end_tree(mut self) {
         let give_up = Instant::now() + KILL_LIMIT;
+        if let Some(group) = &self.group {
+            group.kill();
+        }
         while self.reap() == Children::Left {
             if Instant::now() >= give_up {
                 let survivors = tree::descendants(self.launcher).map_or(1, |tree| tree.len());
@@ -258,6 +282,14 @@ impl Supervision {
     }
 
     fn report_gone(self, survivors: i32) {
+        if let Some(group) = &self.group {
+            if let Some(used_bytes) = group.out_of_memory() {
+                let limit_bytes = group.limits().memory_bytes.unwrap_or_default();
+                let record = Record::from(Exceeded::Memory { used_bytes, limit_bytes });
+                let _host_left = channel::send_short(self.control.as_fd(), &record.encode());
+            }
+            group.remove();
+        }
         let leftovers_killed = u32::try_from(self.leftovers.len()).unwrap_or(u32::MAX);
         let record = Record::Gone { survivors, leftovers_killed };
         // The host may be what is gone; then nobody needs the report.

@@ -49,15 +49,6 @@ pub struct Spawned {
     pub process: PluginProcess,
 }
 
-/// The sockets of a plugin with listed hosts; there are none on this system.
-#[derive(Debug)]
-pub struct Listeners {
-    /// One for each listener described.
-    pub tcp: Vec<std::net::TcpListener>,
-    /// Where the plugin asks for names.
-    pub names: Option<std::net::UdpSocket>,
-}
-
 impl Launcher {
     /// There is no launcher process here, so nothing is opened.
     ///

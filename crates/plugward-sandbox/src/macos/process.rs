@@ -74,16 +74,16 @@ impl PluginProcess {
         &self.enforcement
     }
 
-    /// There are no listed hosts here.
-    #[must_use]
-    pub fn take_listeners(&self) -> Option<super::Listeners> {
-        None
-    }
-
     /// The times of the stop ladder the plugin was started with.
     #[must_use]
     pub fn stop_grace(&self) -> StopGrace {
         self.stop
+    }
+
+    /// The listening sockets of a network of its own, which no plugin has on this system.
+    #[must_use]
+    pub fn take_listeners(&self) -> Option<crate::Listeners> {
+        None
     }
 
     /// Asks every process that can be found to terminate.
@@ -134,7 +134,8 @@ impl PluginProcess {
             let left = before.into_iter().filter(|pid| signal(*pid, libc::SIGKILL)).count() + state.killed.len();
             let group_had_members = signal(-self.group, libc::SIGKILL);
             let leftovers_killed = u32::try_from(left).unwrap_or(u32::MAX).max(u32::from(group_had_members));
-            state.report = Some(ExitReport { main, tree_gone: !signal(-self.group, 0), leftovers_killed });
+            state.report =
+                Some(ExitReport { main, tree_gone: !signal(-self.group, 0), leftovers_killed, exceeded: None });
         }
         state.report
     }

@@ -58,16 +58,16 @@ impl PluginProcess {
         &self.enforcement
     }
 
-    /// There are no listed hosts here.
-    #[must_use]
-    pub fn take_listeners(&self) -> Option<super::Listeners> {
-        None
-    }
-
     /// The times of the stop ladder the plugin was started with.
     #[must_use]
     pub fn stop_grace(&self) -> StopGrace {
         self.stop
+    }
+
+    /// The listening sockets of a network of its own, which no plugin has on this system.
+    #[must_use]
+    pub fn take_listeners(&self) -> Option<crate::Listeners> {
+        None
     }
 
     /// Does nothing: there is no such request here.
@@ -109,7 +109,7 @@ impl PluginProcess {
             let leftovers_killed = self.job.living().unwrap_or(0);
             // What cannot be ended is seen by the count below.
             let _refused = self.job.end();
-            *report = Some(ExitReport { main, tree_gone: self.job_is_empty(), leftovers_killed });
+            *report = Some(ExitReport { main, tree_gone: self.job_is_empty(), leftovers_killed, exceeded: None });
         }
         *report
     }

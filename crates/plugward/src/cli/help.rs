@@ -26,6 +26,7 @@ Looking:
 Using:
   call        Run a tool and print its result as JSON
   serve       Run the host: offer all tools over MCP, and over HTTP
+  stop        End the host that runs, with all plugins
 
 Agents:
   connect     Enter plugward in an agent's own settings
@@ -103,7 +104,8 @@ Example:
 pub(super) const TOOLS: &str = "\
 Examples:
   plugward tools
-  plugward tools my-plugin --json         with the schema of each tool's arguments";
+  plugward tools my-plugin --json         with the schema of each tool's arguments
+  plugward tools --cost --profile cursor  what they cost an agent, in tokens";
 
 pub(super) const CALL: &str = "\
 Exit code 1 with a result on standard output means that the tool itself says it failed.
@@ -144,13 +146,23 @@ Examples:
   plugward answer permission_0123456789abcdef deny";
 
 pub(super) const SERVE: &str = "\
-While it runs, all other commands on the same home act through it. A second `serve --stdio` joins the first, which
-then stays until the last that joined has ended.
+While it runs, all other commands on the same home act through it. `serve --stdio` joins the host that runs; where none
+does it starts one in the background, which ends by itself once nobody has been connected for a while.
+
+Callers over HTTP show a token: MCP clients the one in run/mcp-token of the home, programs that use the Host API the one
+in run/api-token. There is no TLS: on an address that other machines can reach, put a proxy that has it in front. The
+Host API is served on loopback addresses alone.
 
 Examples:
   plugward serve --stdio                  what an MCP client starts
-  plugward serve --http 127.0.0.1:8420    the Host API, for programs
+  plugward serve --http 127.0.0.1:8420    MCP at /mcp, and the Host API for programs
+  plugward serve --http 10.0.0.5:8420 --allow-host tools.example
+                                          MCP for other machines
   plugward serve                          keep the plugins running for other commands";
+
+pub(super) const STOP: &str = "\
+Example:
+  plugward stop";
 
 pub(super) const CONNECT: &str = "\
 It adds one entry, shows the change, asks, keeps a backup and touches nothing else in the file.

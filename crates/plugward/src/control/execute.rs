@@ -96,7 +96,7 @@ pub(crate) async fn execute(
             Ok(Outcome::Done)
         }
         Operation::Permissions { id, grant, revoke } => permissions(host, &id, grant, &revoke).await,
-        Operation::Mcp => Err(HostError::internal("an MCP session outside a socket").into()),
+        Operation::Mcp { .. } => Err(HostError::internal("an MCP session outside a socket").into()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::profile::Profile;
 use crate::wire::{
     AnswerBody, AskBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody, StatusBody, ToolBody,
 };
@@ -62,7 +63,10 @@ pub(crate) enum Operation {
     /// Grants and takes back permissions; with neither, only looks.
     Permissions { id: String, grant: Vec<String>, revoke: Vec<String> },
     /// Turns the connection into an MCP session on the running host. Not for the execution in process.
-    Mcp,
+    Mcp {
+        /// What its client gets.
+        profile: Box<Profile>,
+    },
 }
 
 /// What came of an operation.

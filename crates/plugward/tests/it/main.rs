@@ -25,5 +25,6 @@ mod host_trust;
 mod sandbox_access;
 mod sandbox_egress;
 mod sandbox_gate;
+mod sandbox_limits;
 mod stress;
 mod support;

@@ -9,9 +9,10 @@ mod landlock;
 mod limits;
 mod seccomp;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::{
+    io::Errno,
     process::{Gid, Uid},
     thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
@@ -36,6 +37,8 @@ pub(super) struct Confinement {
     drop_capabilities: bool,
     landlock: Option<landlock::Ruleset>,
     filter: Option<bpf::Program>,
+    /// The way into a control group.
+    group: Option<OwnedFd>,
     applied: Applied,
 }
 
@@ -56,6 +59,7 @@ impl Confinement {
             drop_capabilities: layers.has(Layers::CAPABILITIES),
             landlock: None,
             filter,
+            group: None,
         }
     }
 
@@ -70,7 +74,7 @@ impl Confinement {
     ) -> Result<Self, Failure> {
         let abi = kernel_abi();
         if abi < minimum_abi {
-            return Err(Failure::at(Step::LandlockVersion)(rustix::io::Errno::OPNOTSUPP));
+            return Err(Failure::at(Step::LandlockVersion)(Errno::OPNOTSUPP));
         }
         if abi == 0 || !layers.has(Layers::LANDLOCK) {
             return Ok(self);
@@ -96,6 +100,12 @@ impl Confinement {
         self
     }
 
+    /// Puts the process into a control group first, through the file it is entered by.
+    pub(super) fn in_group(mut self, entrance: OwnedFd) -> Self {
+        self.group = Some(entrance);
+        self
+    }
+
     /// What will be in force once [`apply`](Self::apply) has succeeded.
     pub(super) fn applied(&self) -> Applied {
         self.applied
@@ -103,6 +113,9 @@ impl Confinement {
 
     /// Puts everything in force, the filter last. Allocates nothing.
     pub(super) fn apply(&self) -> Result<(), Failure> {
+        if let Some(entrance) = &self.group {
+            rustix::io::write(entrance, b"0").map_err(Failure::at(Step::Limits))?;
+        }
         if let Some((limits, count)) = &self.limits {
             limits::apply(limits, *count).map_err(Failure::at(Step::Limits))?;
         }
@@ -125,6 +138,12 @@ impl Confinement {
         }
         Ok(())
     }
+}
+
+/// Makes a process the first choice of the kernel when memory runs out: a plugin, and never the host.
+pub(super) fn put_first_out_of_memory(process: &str) -> Result<(), Failure> {
+    let score = format!("/proc/{process}/oom_score_adj");
+    std::fs::write(score, "1000").map_err(Failure::at(Step::OutOfMemory))
 }
 
 /// Gives up every capability, for processes of ours beside the plugin.

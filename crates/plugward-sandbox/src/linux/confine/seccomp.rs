@@ -67,6 +67,9 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
+    // Memory that belongs to no process, so that nobody who counts sees it.
+    libc::SYS_shmget,
+    libc::SYS_msgget,
     // The machine itself.
     libc::SYS_kexec_load,
     libc::SYS_kexec_file_load,
@@ -128,10 +131,8 @@ const METADATA: &[i64] = &[
     REMOVEXATTRAT,
     FILE_SETATTR,
     libc::SYS_inotify_add_watch,
-    // Shared memory and queues of the user, which no file permission protects.
-    libc::SYS_shmget,
+    // Semaphores and queues of the user, which no file permission protects.
     libc::SYS_shmat,
-    libc::SYS_msgget,
     libc::SYS_semget,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
@@ -223,6 +224,14 @@ const CONDITIONAL: &[Rule] = &[
     // Run times connect themselves to their children by pairs; a pair of any other family is a way to odd kernel code.
     Rule { number: libc::SYS_socketpair, unless: Unless::AnyOf(&[&[(0, libc::AF_UNIX as u32)]]), errno: libc::EPERM },
 ];
+
+/// A process that hides from its own user cannot be measured. At level `full` the launcher sees it all the same, and level
+/// `limited` is kept open for a plugward inside, which hides its own.
+const NO_HIDING: Rule = Rule {
+    number: libc::SYS_prctl,
+    unless: Unless::NoneOf { argument: 0, values: &[libc::PR_SET_DUMPABLE as u32] },
+    errno: libc::EPERM,
+};
 
 /// No family at all: this closes TCP, UDP, multipath TCP, virtual machine, netlink, packet, and Unix sockets by name.
 const NO_SOCKET: Rule = Rule { number: libc::SYS_socket, unless: Unless::Never, errno: libc::EPERM };
@@ -329,6 +338,9 @@ pub(super) fn program(network: &Network, level: Level, unix: UnixSockets) -> Pro
     }
     if level != Level::Limited {
         rules.push(NO_OPENAT2);
+    }
+    if level == Level::Partial {
+        rules.push(NO_HIDING);
     }
     if level == Level::Full {
         rules.extend([SET_ID_CHANGE, SET_ID_CHANGE_HERE].concat());

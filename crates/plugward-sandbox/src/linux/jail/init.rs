@@ -4,7 +4,6 @@
 //! ends there. Refuses returning into the launcher's code, and outliving the launcher or the last process of the plugin.
 
 use std::{
-    fs,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::Path,
     process::exit,
@@ -48,8 +47,6 @@ use crate::{
 const FIRST_OTHER_DESCRIPTOR: i32 = 3;
 /// Name in process lists; the kernel keeps 15 bytes.
 const PROCESS_NAME: &std::ffi::CStr = c"plugward-init";
-/// The first choice of the kernel when memory runs out: a plugin, and never the host.
-pub(super) const OOM_SCORE: &str = "1000";
 /// Longest wait for room in the channel to the launcher, which is empty at that time.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(5);
 /// Files a plugin makes are its user's alone.
@@ -92,7 +89,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
     end_with_launcher()?;
     wait_for_go(&reports)?;
     let _unnamed = set_name(PROCESS_NAME);
-    fs::write("/proc/self/oom_score_adj", OOM_SCORE).map_err(Failure::at(Step::OutOfMemory))?;
+    confine::put_first_out_of_memory("self")?;
     // Opened by the launcher's user, whose files they are.
     let prepared = Prepared::open(Sources::open(spec, sandbox)?, &sandbox.network)?;
     if let Some((uid, gid)) = target {

@@ -32,6 +32,7 @@ use rustix::{
 };
 
 use super::{
+    cgroup::Group,
     channel,
     child::Task,
     confine,
@@ -67,6 +68,7 @@ pub(super) fn start(
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     task: Task,
     layers: Layers,
+    group: Option<&Group>,
 ) -> Result<Jailed, Failure> {
     if !layers.has(Layers::PERMISSION) {
         return Err(Failure::at(Step::Namespaces)(Errno::PERM));
@@ -94,6 +96,10 @@ pub(super) fn start(
     let result = undumpable
         .map_err(Failure::at(Step::Privileges))
         .and_then(|()| map_user(init, uid.as_raw(), gid.as_raw()).map_err(Failure::at(Step::IdMap)))
+        // Before it does anything, so that all it starts is in the group too.
+        .and_then(|()| {
+            group.map_or(Ok(()), |group| group.add(init.as_raw_nonzero().get())).map_err(Failure::at(Step::Limits))
+        })
         .and_then(|()| channel::send_short(reports.as_fd(), &[GO]).map_err(Failure::at(Step::IdMap)))
         .and_then(|()| await_start(&reports));
     match result {

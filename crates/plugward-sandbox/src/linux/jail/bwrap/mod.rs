@@ -48,6 +48,7 @@ use crate::{
     BWRAP, LaunchSpec, Network, SandboxSpec,
     enforcement::Applied,
     linux::{
+        cgroup::Group,
         channel,
         confine::{self, Access, MINIMUM_ABI, kernel_abi},
         failure::{Failure, Step},
@@ -70,6 +71,7 @@ pub(in crate::linux) fn start(
     sandbox: &SandboxSpec,
     stdio: &[OwnedFd; channel::PASSED_DESCRIPTORS],
     canaries: Option<&Canaries>,
+    group: Option<&Group>,
 ) -> Result<Jailed, Failure> {
     let failed = Failure::at::<Errno>(Step::Bwrap);
     // Bubblewrap mounts nothing `noexec`, so Landlock is what keeps data from being executed.
@@ -99,6 +101,7 @@ pub(in crate::linux) fn start(
     let (reports, inner) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
     let (complaint, complaints) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(failed)?;
+    let entrance = group.map(Group::entrance).transpose().map_err(Failure::at(Step::Limits))?;
     let mut command = Command::new(BWRAP);
     command.args(arguments).env_clear().current_dir("/").stdout(Stdio::null());
     command.stdin(Stdio::from(inner)).stderr(Stdio::from(complaints));
@@ -108,6 +111,10 @@ pub(in crate::linux) fn start(
         command.pre_exec(move || {
             // A request to terminate is for the plugin; it would end bubblewrap, and all inside with it, at once.
             signals::block_all()?;
+            // Before there is a second process, so that all of them are in the group.
+            if let Some(entrance) = &entrance {
+                rustix::io::write(entrance, b"0")?;
+            }
             for descriptor in &passed {
                 fcntl_setfd(rustix::fd::BorrowedFd::borrow_raw(*descriptor), FdFlags::empty())?;
             }
