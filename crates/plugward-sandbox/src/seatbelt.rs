@@ -42,6 +42,8 @@ pub(crate) struct Paths {
     pub(crate) readable: Vec<PathBuf>,
     /// What it may read and write.
     pub(crate) writable: Vec<PathBuf>,
+    /// Names with links in them that lead to some of these.
+    pub(crate) names: Vec<PathBuf>,
 }
 
 /// Why there is no profile for a sandbox.
@@ -76,7 +78,10 @@ pub(crate) fn profile(sandbox: &SandboxSpec, paths: &Paths) -> Result<String, No
     }
     services(&mut text, &SERVICES);
     // Programs look at each folder on the way to a path that is theirs.
-    for path in [&paths.executable].into_iter().chain(&paths.readable).chain(&paths.writable) {
+    for name in &paths.names {
+        rule(&mut text, "allow file-read-metadata", "literal", name)?;
+    }
+    for path in [&paths.executable].into_iter().chain(&paths.readable).chain(&paths.writable).chain(&paths.names) {
         for ancestor in path.ancestors().skip(1) {
             rule(&mut text, "allow file-read-metadata", "literal", ancestor)?;
         }
@@ -139,6 +144,7 @@ mod tests {
             executable: "/opt/node/bin/node".into(),
             readable: vec!["/private/tmp/package".into()],
             writable: vec!["/Users/x/data \"a\\b\"".into()],
+            names: vec!["/Users/x/link".into()],
         }
     }
 

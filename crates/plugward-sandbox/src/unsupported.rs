@@ -10,7 +10,8 @@ use std::os::fd::OwnedFd;
 use std::os::windows::io::OwnedHandle as OwnedFd;
 
 use crate::{
-    Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, Listeners, MainExit, Observations, SpawnError, StopGrace,
+    Backend, Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, Listeners, MainExit, Observations, SpawnError,
+    StopGrace,
 };
 
 /// Starts plugins through launcher processes; not on this system.
@@ -50,6 +51,12 @@ impl Launcher {
     /// See [`Launcher::current_exe`].
     pub fn at<A: Into<OsString>>(_path: impl Into<PathBuf>, _arguments: impl IntoIterator<Item = A>) -> Self {
         Self(())
+    }
+
+    /// There is no backend here.
+    #[must_use]
+    pub fn with_backend(self, _backend: Backend) -> Self {
+        self
     }
 
     /// Fails.

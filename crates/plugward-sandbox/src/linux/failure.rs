@@ -40,6 +40,7 @@ pub(super) enum Step {
     Alias,
     Bwrap,
     BwrapNested,
+    BwrapHosts,
 }
 
 impl Step {
@@ -77,6 +78,7 @@ impl Step {
         Self::Alias,
         Self::Bwrap,
         Self::BwrapNested,
+        Self::BwrapHosts,
     ];
 
     /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
@@ -98,8 +100,8 @@ impl Step {
     /// about the sandbox.
     pub(super) const fn layer(self) -> Option<(&'static str, &'static str)> {
         const NAMESPACES: &str = "; allow user namespaces for this user (`user.max_user_namespaces`, \
-                                  `kernel.unprivileged_userns_clone`, an AppArmor profile with `userns`), or ask for level \
-                                  `partial`";
+                                  `kernel.unprivileged_userns_clone`, an AppArmor profile with `userns`), or install \
+                                  bubblewrap if that may make them, or ask for level `partial`";
         const KERNEL: &str = "; it takes Linux 5.12 or later, a container that permits mounting, and on Ubuntu an AppArmor \
                               profile with `userns`; or ask for level `partial`";
         const LANDLOCK: &str =
@@ -147,6 +149,10 @@ impl Step {
                 "the namespaces that bubblewrap makes",
                 "; it takes `/usr/bin/bwrap` with `--bind-fd` (0.10, or a distribution's fix of 2024) that this user may \
                  use, and Landlock",
+            ),
+            Self::BwrapHosts => (
+                "a list of hosts, through bubblewrap",
+                "; allow plugward itself to make user namespaces (packaging/README.md)",
             ),
             Self::BwrapNested => (
                 "a writable path around or inside another one, through bubblewrap",

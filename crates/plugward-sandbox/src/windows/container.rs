@@ -50,7 +50,7 @@ impl Container {
     pub(super) fn open(spec: &LaunchSpec, sandbox: &SandboxSpec) -> io::Result<Self> {
         // Rights stay in access lists, so a container belongs to one set of folders.
         let mut key = spec.cwd.as_os_str().as_encoded_bytes().to_vec();
-        for path in sandbox.readable().chain(sandbox.read_write.iter().map(AsRef::as_ref)) {
+        for path in sandbox.readable().chain(sandbox.writable()) {
             key.push(0);
             key.extend_from_slice(path.as_os_str().as_encoded_bytes());
         }
@@ -99,7 +99,7 @@ impl Container {
         for path in sandbox.readable().chain([spec.executable.as_path()]) {
             self.allow(path, READ_AND_EXECUTE).map_err(|error| failed(path, "a readable path", error))?;
         }
-        for path in &sandbox.read_write {
+        for path in sandbox.writable() {
             self.allow(path, READ_AND_WRITE).map_err(|error| failed(path, "a writable path", error))?;
         }
         Ok(())

@@ -15,7 +15,12 @@ mod process;
 mod start;
 mod witness;
 
-use std::{ffi::OsString, io, os::windows::io::OwnedHandle, path::PathBuf};
+use std::{
+    ffi::OsString,
+    io,
+    os::windows::io::OwnedHandle,
+    path::{Path, PathBuf},
+};
 
 pub use process::PluginProcess;
 
@@ -112,10 +117,24 @@ fn refuse_unsupported(sandbox: &SandboxSpec) -> Result<(), SpawnError> {
     if !matches!(sandbox.network, Network::Off | Network::Open) {
         return Err(missing(sandbox, "a list of hosts", "; ask for no network or all of it"));
     }
+    if !sandbox.aliases.is_empty() {
+        return Err(missing(sandbox, "a name that leads to another place", "; give the path it leads to"));
+    }
+    if let Some(path) = sandbox.exact().chain(sandbox.writable()).find(|path| has_link(path)) {
+        let cause = OsCause { errno: NOT_SUPPORTED };
+        let fix = "; no part of it may be a link (give the path it leads to)";
+        let layer = "a path without links";
+        return Err(SpawnError::Layer { level: sandbox.level, layer, path: Some(path.to_owned()), cause, fix });
+    }
     if sandbox.user != UserPolicy::Same {
         return Err(missing(sandbox, "the plugin's own user", "; here a plugin has a container of its own instead"));
     }
     Ok(())
+}
+
+/// Whether a part of a path is a link, which somebody may have planted.
+fn has_link(path: &Path) -> bool {
+    path.ancestors().any(|part| part.symlink_metadata().is_ok_and(|found| found.is_symlink()))
 }
 
 fn missing(sandbox: &SandboxSpec, layer: &'static str, fix: &'static str) -> SpawnError {

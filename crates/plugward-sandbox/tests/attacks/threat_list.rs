@@ -65,7 +65,7 @@ pub(crate) const THREATS: &[Threat] = &[
     threat(25, "use calls with a history of holes", "filter", Rows(&["ring of calls", "faults in user space", "the user's keys", "weaker address layout", "calls of x32", "no filter"])),
     threat(26, "make namespaces of its own", "filter", Rows(&["nested namespace", "nested namespace by clone", "nested namespace by clone3"])),
     threat(27, "make calls by the numbers of another architecture", "filter", Tests { tests: &["runtimes::static_program_needs_nothing"], held_at: ALL }),
-    threat(28, "gain rights from setuid programs or capabilities", "no new privileges, capabilities", Rows(&["make a setuid program", "make one in one step", "setuid programs", "capabilities", "capabilities to regain"])),
+    threat(28, "gain rights from setuid programs or capabilities", "no new privileges, capabilities, filter", Rows(&["setuid programs", "make a setuid program", "make one in one step", "capabilities", "capabilities to regain"])),
     threat(29, "find descriptors the host left open", "launcher", Elsewhere(&["inherits_no_descriptor_of_the_host", "launcher_memory_is_closed_to_its_plugin"])),
     threat(30, "find secrets in its environment", "launcher", Elsewhere(&["environment_is_exactly_what_was_given", "its_environment_is_what_was_agreed_to"])),
     threat(31, "type into the user's terminal", "own session, filter", Rows(&["type for the user", "type, with a dressed-up number"])),

@@ -184,7 +184,7 @@ fn sandbox_levels() -> Vec<Row> {
         }
     };
     let mut rows: Vec<Row> = check_levels(&launcher).into_iter().map(row).collect();
-    rows.extend(Launcher::current_exe().ok().and_then(|launcher| through_bubblewrap(launcher)));
+    rows.extend(Launcher::current_exe().ok().and_then(through_bubblewrap));
     rows
 }
 

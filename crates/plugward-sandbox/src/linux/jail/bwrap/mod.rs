@@ -78,9 +78,9 @@ pub(in crate::linux) fn start(
     if kernel_abi() < MINIMUM_ABI {
         return Err(Failure::at(Step::LandlockVersion)(Errno::OPNOTSUPP));
     }
-    // What bubblewrap starts has no capability, and without one nobody listens at the ports hosts have.
-    if matches!(sandbox.network, Network::Hosts(_)) {
-        return Err(Failure::at(Step::OwnNetwork)(Errno::OPNOTSUPP));
+    if !matches!(sandbox.network, Network::Off | Network::Open) {
+        // What listens for the hosts is made with capabilities that nothing has in the second stage.
+        return Err(Failure::at(Step::BwrapHosts)(Errno::OPNOTSUPP));
     }
     let prepared = Prepared::open(Sources::open(spec, sandbox)?, &sandbox.network)?;
     refuse_nested(&prepared.sources)?;
@@ -170,15 +170,19 @@ fn explained(child: &mut Child, complaint: OwnedFd, failure: Failure) -> Failure
     }
     let mut text = String::new();
     let _as_far_as_it_goes = File::from(complaint).take(MAX_COMPLAINT_BYTES).read_to_string(&mut text);
-    let errno = [
+    Failure { step: Step::Bwrap, errno: number_of(&text).unwrap_or(failure.errno), subject: 0 }
+}
+
+/// The system's number for what bubblewrap tells in words.
+fn number_of(complaint: &str) -> Option<i32> {
+    const WORDS: [(&str, i32); 5] = [
         ("Permission denied", libc::EACCES),
         ("Operation not permitted", libc::EPERM),
         ("Unknown option", libc::EOPNOTSUPP),
         ("No space left", libc::ENOSPC),
         ("No such file", libc::ENOENT),
     ];
-    let known = errno.iter().find(|(words, _)| text.contains(words));
-    Failure { step: Step::Bwrap, errno: known.map_or(failure.errno, |(_, errno)| *errno), subject: 0 }
+    WORDS.iter().find(|(words, _)| complaint.contains(words)).map(|(_, number)| *number)
 }
 
 /// A path inside a writable one is reached through folders in which a plugin may have planted a link by now. And a writable
@@ -242,8 +246,10 @@ fn mounts(prepared: &Prepared, sandbox: &SandboxSpec, files: &[(&'static str, Fi
         push(&[option.as_ref(), descriptor.as_ref(), source.path.as_os_str()]);
     }
     for link in &prepared.sources.links {
-        // Inside a mounted folder it is there already.
-        if !prepared.sources.opened.iter().any(|source| link.path.starts_with(&source.path)) {
+        // Inside a mounted folder it is there already, and a made-up file stays what it is.
+        let is_there = prepared.sources.opened.iter().any(|source| link.path.starts_with(&source.path))
+            || files.iter().any(|(name, _)| link.path == Path::new("/etc").join(name));
+        if !is_there {
             push(&["--symlink".as_ref(), link.target.as_os_str(), link.path.as_os_str()]);
         }
     }
@@ -260,4 +266,62 @@ fn system_files(prepared: &Prepared, identity: &Identity<'_>) -> std::io::Result
         Ok((name, file))
     };
     etc::files(identity, prepared.copied.clone()).into_iter().map(in_memory).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Level, StopGrace};
+
+    fn prepared(writable: &[&Path], readable: &[&Path]) -> (Prepared, SandboxSpec) {
+        let sandbox = SandboxSpec {
+            read_only: readable.iter().map(|path| path.into()).collect(),
+            read_write: writable.iter().map(|path| path.into()).collect(),
+            ..SandboxSpec::new(Level::Full)
+        };
+        let spec = LaunchSpec {
+            executable: "/bin/true".into(),
+            argv: vec!["true".into()],
+            cwd: "/".into(),
+            env: Vec::new(),
+            stop: StopGrace::default(),
+            sandbox: None,
+        };
+        (Prepared::open(Sources::open(&spec, &sandbox).unwrap(), &sandbox.network).unwrap(), sandbox)
+    }
+
+    // Requirement 91: a namespace that is not asked for is not made.
+    #[test]
+    fn the_network_is_shared_only_if_it_is_open() {
+        let unshared = |network| namespaces(&network).contains(&OsString::from("--unshare-net"));
+        assert!(unshared(Network::Off) && !unshared(Network::Open));
+        for option in ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"] {
+            assert!(namespaces(&Network::Open).contains(&option.into()), "{option}");
+        }
+    }
+
+    /// A name could lead elsewhere by the time bubblewrap follows it.
+    #[test]
+    fn declared_paths_are_given_as_descriptors() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().canonicalize().unwrap();
+        let (prepared, sandbox) = prepared(&[&data], &[Path::new("/usr")]);
+        let words = mounts(&prepared, &sandbox, &[]);
+        let option_for = |path: &Path| {
+            let at = words.iter().position(|word| word == path).unwrap();
+            assert!(words[at - 1].to_str().unwrap().parse::<i32>().is_ok());
+            words[at - 2].to_str().unwrap().to_owned()
+        };
+        assert_eq!((option_for(&data).as_str(), option_for(Path::new("/usr")).as_str()), ("--bind-fd", "--ro-bind-fd"));
+        assert_eq!(words[words.len() - 2..], ["--remount-ro", "/"], "the tree itself is closed last");
+        assert!(refuse_nested(&prepared.sources).is_ok());
+    }
+
+    /// The reader needs the cause, not that a channel ended.
+    #[test]
+    fn complaints_become_numbers() {
+        assert_eq!(number_of("bwrap: setting up uid map: Permission denied\n"), Some(libc::EACCES));
+        assert_eq!(number_of("bwrap: Unknown option --bind-fd\n"), Some(libc::EOPNOTSUPP));
+        assert_eq!(number_of("bwrap: something new\n"), None);
+    }
 }
