@@ -621,4 +621,9 @@ fn lint_command(tool: &CommandTool, at: Mark, env: &[backend::Variable], secret_
         .map(|text| backend::Argument { path: "command".to_owned(), at, text })
         .collect();
     lint::check(tool.program(), at, &arguments, env, secret_env, report);
+    let has_values = arguments.iter().any(|argument| argument.text.contains("{{"));
+    if has_values && tool.program().rsplit('/').next() == Some("ssh") {
+        let message = "hands its arguments to a shell on another machine, which reads values as text";
+        report.warning(Some(at), "command", message, Some("send values through `stdin`".to_owned()));
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plugward_host::{CallFailure, Environment, SpanFilter};
 use plugward_policy::{HostStatus, PluginStatus};
@@ -155,6 +155,9 @@ async fn a_changed_file_runs_nothing() {
     let failure = bench.failure("says", json!({})).await;
     assert!(matches!(&failure, CallFailure::Unavailable { reason } if reason.contains("held")), "{failure:?}");
     assert!(!bench.host.host.plugin("says").await.unwrap().approved);
+    // Once a person agreed to what is there now, it runs again, without a restart.
+    bench.host.approve("says").await;
+    assert_eq!(bench.result("says", json!({})).await["content"][0]["text"], "one");
 }
 
 // A crash, a time-out, bad values and large output are failures of the call; the plugin stays ready.
@@ -163,13 +166,19 @@ async fn failures_are_the_calls_own() {
     let bench = Bench::new(Environment::Development).await;
     let how = "parameters: [{name: how, type: string, enum: [crash, sleep, large, ok], required: true}]\ntimeout_ms: \
                1500\nmax_output_bytes: 1000\n";
-    let script = "|\n  case {{params.how}} in\n  crash) kill -9 $$;;\n  sleep) sleep 65;;\n  large) head -c 2000 \
+    let script = "|\n  case {{params.how}} in\n  crash) kill -9 $$;;\n  sleep) echo partial; sleep 65;;\n  large) head -c 2000 \
                   /dev/zero;;\n  ok) echo fine;;\n  esac";
     bench.run("does", script, &format!("shell: true\n{how}")).await;
     let crashed = bench.result("does", json!({ "how": "crash" })).await;
     assert_eq!((&crashed["isError"], &crashed["_meta"]["plugward/command"]["signal"]), (&json!(true), &json!(9)));
-    let late = bench.failure("does", json!({ "how": "sleep" })).await;
-    assert_eq!(late.message("does.does"), "`does.does` did not answer within 1.5s (limit `timeout_ms`)");
+    // B042: a time-out has what was said until then.
+    let late = bench.result("does", json!({ "how": "sleep" })).await;
+    assert_eq!((&late["isError"], &late["_meta"]["plugward/error"]["cause"]), (&json!(true), &json!("timed_out")));
+    assert_eq!(late["content"][0]["text"], "Timeout: command exceeded 1500ms limit\npartial");
+    let mut hurried = request("does.does", json!({ "how": "sleep" }));
+    hurried.timeout = Some(Duration::from_millis(300));
+    let hurried = bench.host.host.call(hurried).await.outcome.unwrap_err();
+    assert_eq!(hurried.message("does.does"), "`does.does` did not answer within 300ms (limit `timeout of the caller`)");
     let large = bench.failure("does", json!({ "how": "large" })).await;
     assert!(matches!(large, CallFailure::ResultTooLarge { limit: 1000, .. }), "{large:?}");
     for bad in [json!({}), json!({ "how": "no" }), json!({ "how": "ok", "x": 1 }), json!({ "how": 5 })] {
@@ -243,6 +252,31 @@ async fn output_that_does_not_fit_is_a_link_to_a_file() {
     assert_eq!(result["structuredContent"]["lines"][0], "1");
     bench.host.host.remove("writes_much").await.unwrap();
     assert!(!Path::new(&path).exists());
+}
+
+// B033, B065: a package with a script of its own; it gets no stdin and no descriptor of the host's, and what it writes
+// comes back readable, with how it ended. (Descriptor 10 is the script, which the shell itself holds open.)
+#[tokio::test(flavor = "multi_thread")]
+async fn a_package_may_bring_its_script() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bench = Bench::new(Environment::Development).await;
+    let script = "#!/bin/sh\nbytes=$(wc -c)\nset -- /proc/self/fd/*\necho \"read $bytes bytes\"\nfor fd; do case ${fd##*/} in \
+                  0|1|2|3|10) ;; *) test -e $fd && echo extra $fd;; esac; done\nprintf '\\033[31mred\\033[0m caf\\351\\n'\necho wrong \
+                  >&2\nexit 3\n";
+    let manifest =
+        "type: mcp_tool\nname: packed\ndescription: d\ncommand: [./bin/tool.sh]\nworking_directory: plugin\n";
+    let package = bench.files.path().join("packed");
+    fs::create_dir_all(package.join("bin")).unwrap();
+    fs::write(package.join("plugin.yaml"), manifest).unwrap();
+    fs::write(package.join("bin/tool.sh"), script).unwrap();
+    fs::set_permissions(package.join("bin/tool.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    bench.host.host.install(&package, None).await.unwrap();
+    bench.host.approve("packed").await;
+    bench.host.host.enable("packed").await.unwrap();
+    let result = bench.result("packed", json!({})).await;
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert_eq!(text, "read 0 bytes\nred caf\u{fffd}\nwrong\ncommand ended with exit code 3");
+    assert_eq!(result["isError"], true);
 }
 
 // Requirement 39: two files of one name are one conflict, at installation.
