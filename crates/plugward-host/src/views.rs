@@ -88,6 +88,8 @@ pub struct QuarantinedTool {
 pub struct HostView {
     /// Id.
     pub plugin_id: PluginId,
+    /// Whether it is a command, which has no process between calls.
+    pub is_command: bool,
     /// State.
     pub status: HostStatus,
     /// Tools registered now.

@@ -4,6 +4,7 @@
 //! one half done; operations on one plugin run one after the other, on different plugins at the same time. Refuses
 //! HTTP, terminals and configuration files.
 
+mod gates;
 mod inspect;
 mod install;
 mod lifecycle;
@@ -31,6 +32,7 @@ use crate::registry::Registry;
 use crate::supervisor::Plugin;
 use crate::views::{Answer, PendingAsk};
 
+pub use gates::GateView;
 pub use review::ApprovalOrigin;
 pub(crate) use trust::Planned;
 

@@ -8,6 +8,7 @@ mod arguments;
 mod call;
 mod demo;
 mod doctor;
+mod gate;
 mod help;
 mod link;
 mod logs;
@@ -30,7 +31,7 @@ use plugward_host::ErrorCode;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use arguments::{Command, CommandLine, Global, TraceCommand};
+use arguments::{Command, CommandLine, GateCommand, Global, TraceCommand};
 use link::Link;
 use output::Output;
 
@@ -183,6 +184,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, Failure> 
         Command::Info { id } => look::info(context, id).await,
         Command::Tools { id } => look::tools(context, id).await,
         Command::Call(arguments) => call::run(context, arguments).await,
+        Command::Gate { command: GateCommand::Run { phase } } => gate::run(context, phase).await,
         Command::Status => look::status(context).await,
         Command::Logs { id, follow, lines } => logs::run(context, id, follow, lines).await,
         Command::Trace { command: TraceCommand::List { plugin, outcome, limit } } => {
