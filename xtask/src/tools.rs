@@ -102,8 +102,19 @@ pub(crate) fn prepare() -> Result<()> {
     for entry in PREREQUISITES {
         require(entry.program)?;
     }
+    prepare_attacks()?;
     check_node()?;
     check_python()
+}
+
+/// Programs that the attack suite uses if they are there: a missing one is installed when we may, and named when not.
+pub(crate) fn prepare_attacks() -> Result<()> {
+    if find("bwrap").is_none()
+        && let Err(error) = install_system_packages(&["bubblewrap"])
+    {
+        println!("    bwrap: the backend `bwrap` is not tried ({error:#})");
+    }
+    Ok(())
 }
 
 fn install_system_packages(packages: &[&str]) -> Result<()> {

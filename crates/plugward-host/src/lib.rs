@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod contract;
 mod discovery;
+mod egress;
 mod error;
 mod events;
 mod host;
@@ -39,6 +40,6 @@ pub use registry::Snapshot;
 pub use sandbox_check::{LevelCheck, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use views::{
-    Answer, HeldTool, HostView, LogLine, LogOrigin, PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView,
-    ToolView,
+    Answer, AttemptOutcome, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt, PendingAsk, PluginView,
+    QuarantinedTool, ReviewTool, ReviewView, ToolView,
 };

@@ -24,6 +24,8 @@ pub(crate) const ENVIRONMENT_VARIABLE: &str = "PLUGWARD_ENVIRONMENT";
 
 /// Variable that names the project folder, in which commands run.
 const PROJECT_VARIABLE: &str = "PLUGWARD_PROJECT_DIR";
+/// The state folder in a user's own folder, unless something says otherwise.
+const HOME_IN_USER: &str = ".local/share/plugward";
 
 /// Folder in the home for what belongs to a serving process: its socket, and the token of the Host API.
 pub(crate) const RUN_DIR: &str = "run";
@@ -65,6 +67,8 @@ pub(crate) enum SettingsError {
 pub(crate) struct Settings {
     /// State folder, absolute.
     pub(crate) home: PathBuf,
+    /// Whether a program started without any of our variables and options has the same home.
+    pub(crate) is_usual_home: bool,
     /// The environment gate.
     pub(crate) environment: Environment,
     /// What decided the environment, for `doctor`.
@@ -98,7 +102,9 @@ impl Settings {
             .permissions
             .into_iter()
             .fold(Catalogue::seed(), |catalogue, (name, effect)| catalogue.with(name, effect));
+        let usual = variable("HOME").map(|user| PathBuf::from(user).join(HOME_IN_USER));
         Ok(Self {
+            is_usual_home: usual.as_ref() == Some(&home),
             home,
             environment,
             environment_source,
@@ -149,7 +155,7 @@ fn locate_home(given: Option<PathBuf>, variable: impl Fn(&str) -> Option<OsStrin
         .or_else(|| set(HOME_VARIABLE))
         // The XDG rules: a relative path in these variables is to be ignored.
         .or_else(|| set("XDG_DATA_HOME").filter(|path| path.is_absolute()).map(|path| path.join("plugward")))
-        .or_else(|| set("HOME").map(|path| path.join(".local/share/plugward")))
+        .or_else(|| set("HOME").map(|path| path.join(HOME_IN_USER)))
         .ok_or(SettingsError::NoHome)?;
     Ok(std::path::absolute(&home).unwrap_or(home))
 }

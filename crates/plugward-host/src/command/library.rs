@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use plugward_policy::{CommandTool, Digest, GrantSet, Manifest, Parameter, Prepared, parse_manifest};
-use plugward_sandbox::{Launcher, Spawned};
+use plugward_sandbox::{Launcher, Listeners, Spawned};
+use plugward_store::Redactor;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,7 @@ use super::error::{CommandError, CommandErrorCode, CommandStage};
 use super::outcome::CommandResult;
 use super::run::{Run, run};
 use super::schemas::check_schemas;
+use crate::egress::{Attempts, Egress, EgressPlan, Machine};
 use crate::package::{self, HostEnvironment, LaunchPlan, PackageFacts, PlanInput};
 use crate::schema::ToolSchema;
 
@@ -195,10 +197,10 @@ impl CommandTools {
         let started = tokio::task::spawn_blocking(move || {
             start(&registered, &values, &storage, project, &environment, &launcher)
         });
-        let (tool, prepared, spawned, outputs) = started.await.map_err(|_| {
+        let started = started.await.map_err(|_| {
             error(CommandErrorCode::NotExecutable, CommandStage::Run, "its start was broken off".to_owned())
         })??;
-        finish(&tool, prepared, spawned, &outputs, timeout).await
+        finish(started, timeout).await
     }
 
     fn find(&self, name: &str) -> Option<Arc<Registered>> {
@@ -211,26 +213,54 @@ impl CommandTools {
     }
 }
 
-async fn finish(
-    tool: &CommandTool,
-    prepared: Prepared,
-    spawned: Spawned,
-    outputs: &Path,
-    timeout: Duration,
-) -> Result<CommandResult, CommandError> {
-    let never = CancellationToken::new();
-    let settings = Run { tool, prepared, timeout, spill_dir: Some(outputs), cancel: &never, over: &never, notes: None };
-    run(spawned, settings).await.map_err(|fault| {
-        let message = format!("its pipes cannot be used: {fault}");
+async fn finish(started: Started, timeout: Duration) -> Result<CommandResult, CommandError> {
+    let unusable = |what: &str, fault: std::io::Error| {
+        let message = format!("{what} cannot be used: {fault}");
         CommandError::new(CommandErrorCode::NotExecutable, CommandStage::Run, message)
-    })
+    };
+    let Started { tool, prepared, spawned, egress, outputs } = started;
+    let never = CancellationToken::new();
+    // Without a host there is nobody to tell of attempts; the rules are the same.
+    let attempts = || Arc::new(Attempts::new(Redactor::new()));
+    let way_out = match egress {
+        Some((plan, listeners)) => Some(
+            Egress::new(plan, listeners, attempts(), Machine::default())
+                .map_err(|fault| unusable("the network of its sandbox", fault))?,
+        ),
+        None => None,
+    };
+    let serving = async {
+        match way_out {
+            Some(way_out) => way_out.run(never.clone()).await,
+            None => std::future::pending().await,
+        }
+    };
+    let settings =
+        Run { tool: &tool, prepared, timeout, spill_dir: Some(&outputs), cancel: &never, over: &never, notes: None };
+    tokio::select! {
+        // Ends only with the run: nothing cancels it before.
+        () = serving => Err(CommandError::new(
+            CommandErrorCode::NotExecutable,
+            CommandStage::Run,
+            "the network of its sandbox ended before it".to_owned(),
+        )),
+        finished = run(spawned, settings) => finished.map_err(|fault| unusable("its pipes", fault)),
+    }
 }
 
 fn not_registered(name: &str) -> String {
     format!("tool `{}` is not registered", plugward_policy::visible(&name.chars().take(64).collect::<String>()))
 }
 
-type Started = (CommandTool, Prepared, Spawned, PathBuf);
+/// A command that runs, and what its end takes.
+struct Started {
+    tool: CommandTool,
+    prepared: Prepared,
+    spawned: Spawned,
+    /// Its network, if it may reach some hosts.
+    egress: Option<(EgressPlan, Listeners)>,
+    outputs: PathBuf,
+}
 
 /// Everything up to the process. Blocks.
 fn start(
@@ -279,23 +309,32 @@ fn start(
     })?;
     plan.argv.truncate(1);
     plan.argv.extend(prepared.arguments.iter().cloned());
-    let spawned = spawn(&plan, &registered.manifest, launcher).map_err(|text| cannot(CommandStage::Run, text))?;
-    Ok((tool, prepared, spawned, storage.join("outputs").join(name)))
+    let (spawned, egress) =
+        spawn(&plan, &registered.manifest, launcher).map_err(|text| cannot(CommandStage::Run, text))?;
+    Ok(Started { tool, prepared, spawned, egress, outputs: storage.join("outputs").join(name) })
 }
 
 /// In the sandbox the file asks for, or not at all.
-fn spawn(plan: &LaunchPlan, manifest: &Manifest, launcher: &Launcher) -> Result<Spawned, String> {
+fn spawn(
+    plan: &LaunchPlan,
+    manifest: &Manifest,
+    launcher: &Launcher,
+) -> Result<(Spawned, Option<(EgressPlan, Listeners)>), String> {
     /// Numbers starts of servers; a command has none.
     const GENERATION: u64 = 0;
     let grants: GrantSet = manifest.all_permissions().into_iter().collect();
     let sandbox = plan.confinement.sandbox(&grants).map_err(|fault| fault.to_string())?;
+    let egress = plan.confinement.egress(&grants).map_err(|fault| fault.to_string())?;
+    let variables = egress.as_ref().map(EgressPlan::proxy_variables).unwrap_or_default();
     let spec = match sandbox {
         Some(sandbox) => {
             plan.confinement.refuse_foreign(&grants, sandbox.user).map_err(|fault| fault.to_string())?;
-            plan.sandboxed_spec(GENERATION, sandbox)
+            plan.sandboxed_spec(GENERATION, sandbox, &variables)
         }
         None => plan.launch_spec(GENERATION),
     };
     // The text names the program and the step, and no argument.
-    launcher.spawn(&spec).map_err(|fault| fault.to_string())
+    let spawned = launcher.spawn(&spec).map_err(|fault| fault.to_string())?;
+    let egress = egress.zip(spawned.process.take_listeners());
+    Ok((spawned, egress))
 }

@@ -242,6 +242,8 @@ impl Inner {
             restarts: state.restarts,
             noise_lines: launched.map_or(0, |launched| launched.session.noise_lines()),
             error: state.error.clone(),
+            network_attempts: plugin.attempts.view(),
+            network_attempts_unlisted: plugin.attempts.others(),
             enforcement: launched
                 .map(|launched| launched.process.enforcement().clone())
                 .or_else(|| running?.route.target.last_enforcement()),

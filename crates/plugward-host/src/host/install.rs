@@ -245,6 +245,7 @@ impl Inner {
             inner.path.store.write(move |tx| {
                 tx.remove_plugin(&id)?;
                 tx.set_setting(&disabled_key(&id), None)?;
+                tx.set_setting(&crate::supervisor::attempts_key(&id), None)?;
                 tx.set_setting(&super::trust::offered_key(&id), None)?;
                 tx.set_setting(&super::trust::project_key(&id), None)?;
                 tx.set_setting(&super::trust::pinned_key(&id), None)

@@ -29,7 +29,7 @@ use crate::error::{ErrorCode, HostError};
 use crate::events::{Events, HostEvent};
 use crate::package::HostEnvironment;
 use crate::registry::Registry;
-use crate::supervisor::Plugin;
+use crate::supervisor::{Plugin, attempts_key};
 use crate::views::{Answer, PendingAsk};
 
 pub use gates::GateView;
@@ -159,10 +159,11 @@ impl Inner {
                 format!("manifest of plugin `{id}` is not readable: {error}"),
             )
         })?;
-        let (grants, pins, was_disabled) = self
+        let (grants, pins, was_disabled, attempts) = self
             .blocking(move |inner| {
                 let store = &inner.path.store;
-                Ok((store.grants(&id)?, store.pins(&id)?, store.setting(&disabled_key(&id))?.is_some()))
+                let attempts = store.setting(&attempts_key(&id))?;
+                Ok((store.grants(&id)?, store.pins(&id)?, store.setting(&disabled_key(&id))?.is_some(), attempts))
             })
             .await?;
         let warnings = parsed.warnings.iter().map(ToString::to_string).collect();
@@ -174,6 +175,7 @@ impl Inner {
             self.path.store.redactor().clone(),
             self.config.restart_base_delay,
         ));
+        plugin.attempts.restore(attempts.as_deref().unwrap_or_default());
         let missing = !plugin.missing_grants().is_empty();
         {
             let mut state = plugin.state();

@@ -218,6 +218,7 @@ impl Inner {
             inner.path.store.write(move |tx| {
                 tx.record_approval(&record)?;
                 tx.set_grants(&id, &granted)?;
+                tx.set_setting(&crate::supervisor::attempts_key(&id), None)?;
                 if let Some(pins) = &offered {
                     tx.set_pins(&id, pins)?;
                     tx.set_setting(&trust::offered_key(&id), None)?;
@@ -228,6 +229,8 @@ impl Inner {
         .await?;
         *plugin.grants.write().unwrap_or_else(PoisonError::into_inner) = grant_set(&permissions);
         self.path.asks.forget(id);
+        // What it tried before was decided on just now.
+        plugin.attempts.clear();
         self.after_approval(plugin).await?;
         self.plugin_changed(plugin);
         self.view_with_approval(plugin).await

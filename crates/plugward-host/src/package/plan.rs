@@ -130,13 +130,26 @@ impl LaunchPlan {
         }
     }
 
-    /// As [`Self::launch_spec`], in `sandbox`.
+    /// As [`Self::launch_spec`], in `sandbox`, with `proxy_variables` if its network has a proxy.
     #[must_use]
-    pub(crate) fn sandboxed_spec(&self, generation: u64, sandbox: SandboxSpec) -> LaunchSpec {
+    pub(crate) fn sandboxed_spec(
+        &self,
+        generation: u64,
+        sandbox: SandboxSpec,
+        proxy_variables: &[(OsString, OsString)],
+    ) -> LaunchSpec {
         let mut spec = self.launch_spec(generation);
         // The folder for temporary files the user has is not there, or is everybody's.
         spec.env.retain(|(name, _)| name != "TMPDIR");
         spec.env.push(("TMPDIR".into(), self.confinement.temporary_dir().into()));
+        if !proxy_variables.is_empty() {
+            // Settings for the machine's own network lead nowhere in this one.
+            let is_replaced = |name: &OsString| {
+                name == "NO_PROXY" || name == "no_proxy" || proxy_variables.iter().any(|(ours, _)| ours == name)
+            };
+            spec.env.retain(|(name, _)| !is_replaced(name));
+            spec.env.extend_from_slice(proxy_variables);
+        }
         spec.sandbox = Some(sandbox);
         spec
     }

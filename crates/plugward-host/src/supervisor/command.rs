@@ -75,6 +75,14 @@ impl CommandTarget {
         let confined = self.start(&inner, &plugin, plan).await?;
         let level = confined.spawned.process.enforcement().clone();
         *self.enforcement.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        // The way out lasts as long as this run, however that ends.
+        let way_out = CancellationToken::new();
+        let _closed = way_out.clone().drop_guard();
+        if let Some(egress) = confined.egress {
+            super::egress::open(&inner, &plugin, egress, &way_out).map_err(|error| {
+                RequestError::Unavailable(format!("the network of its sandbox cannot be served: {error}"))
+            })?;
+        }
         let redactor = plugin.redactor.clone();
         let limit = call.timing.idle;
         let run = Run {

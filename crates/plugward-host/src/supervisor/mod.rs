@@ -23,6 +23,7 @@ pub(crate) mod backoff;
 pub(crate) mod command;
 mod confine;
 pub(crate) mod containers;
+mod egress;
 pub(crate) mod start;
 pub(crate) mod stop;
 pub(crate) mod watch;
@@ -35,10 +36,12 @@ use plugward_store::{PluginRow, Redactor};
 use tokio_util::sync::CancellationToken;
 
 pub use backoff::MAX_BACKOFF;
+pub(crate) use egress::attempts_key;
 
 use crate::call::Route;
 use crate::call::breaker::Breaker;
 use crate::contract::Contract;
+use crate::egress::Attempts;
 use crate::error::HostError;
 use crate::registry::PluginRank;
 use crate::session::Session;
@@ -55,6 +58,8 @@ pub(crate) struct Plugin {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) manifest_warnings: Vec<String>,
     pub(crate) log: Arc<PluginLog>,
+    /// Hosts it tried to reach.
+    pub(crate) attempts: Arc<Attempts>,
     /// Knows the secrets of all plugins.
     pub(crate) redactor: Redactor,
     /// Knows the secrets of this one only.
@@ -160,6 +165,7 @@ impl Plugin {
             manifest: Arc::new(manifest),
             manifest_warnings,
             log: Arc::new(PluginLog::new(redactor.clone())),
+            attempts: Arc::new(Attempts::new(redactor.clone())),
             redactor,
             own_redactor: Redactor::new(),
             grants: Arc::new(RwLock::new(grants)),

@@ -217,11 +217,14 @@ async fn launch(
     let confined = tokio::task::spawn_blocking(move || confine::spawn(&starter, &started, &start_plan, generation))
         .await
         .map_err(|_| HostError::internal("starting a process"))??;
-    let Confined { spawned, unconfined } = confined;
+    let Confined { spawned, unconfined, egress } = confined;
     let io_error = |error: std::io::Error| HostError::internal(format_args!("taking over the pipes: {error}"));
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
     let stderr = tokio::net::unix::pipe::Receiver::from_owned_fd(spawned.stderr).map_err(io_error)?;
     let over = CancellationToken::new();
+    if let Some(egress) = egress {
+        super::egress::open(inner, plugin, egress, &over).map_err(io_error)?;
+    }
     inner.tasks.spawn(Arc::clone(&plugin.log).drain(stderr, generation, over.clone()));
     let backend = &plugin.manifest.backend;
     let settings = SessionSettings {
