@@ -518,6 +518,26 @@ proptest! {
         }
     }
 
+    // A stranger's file is refused or read, whatever is in its command.
+    #[test]
+    fn any_text_is_read_or_refused(command in any_text(), shell in any::<bool>()) {
+        let file = json!({
+            "type": "mcp_tool", "name": "demo", "description": "d", "command": command, "shell": shell.to_string(),
+            "parameters": [{ "name": "b", "type": "string", "default": "x" }],
+        });
+        if let Ok(parsed) = parse_manifest(&file.to_string(), "t") {
+            let demo = parsed.manifest.backend.command_tool().unwrap();
+            let made = demo.prepare(&BTreeMap::new()).unwrap().arguments;
+            prop_assert!(shell || made.iter().all(|argument| !argument.contains("{{params.")));
+        }
+        let list = json!({ "type": "mcp_tool", "name": "demo", "description": "d", "command": ["p", command.clone()] });
+        if let Ok(parsed) = parse_manifest(&list.to_string(), "t") {
+            let demo = parsed.manifest.backend.command_tool().unwrap();
+            let wanted = command.replace("\\{{", "{{");
+            prop_assert_eq!(demo.prepare(&BTreeMap::new()).unwrap().arguments, vec![wanted]);
+        }
+    }
+
     // The script a shell reads is the same for all values.
     #[test]
     fn a_script_never_depends_on_a_value(a in any_text()) {

@@ -160,6 +160,17 @@ async fn a_changed_file_runs_nothing() {
     assert_eq!(bench.result("says", json!({})).await["content"][0]["text"], "one");
 }
 
+// A file in a user's home, which holds plugward's own, is a package of its own and installs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_file_may_lie_above_plugwards_home() {
+    let bench = Bench::new(Environment::Development).await;
+    let file = bench.host.home().parent().unwrap().join(format!("lone-{}.yaml", std::process::id()));
+    fs::write(&file, "type: mcp_tool\nname: lone\ndescription: d\ncommand: [echo]\n").unwrap();
+    let installed = bench.host.host.install(&file, None).await;
+    fs::remove_file(&file).unwrap();
+    assert_eq!(installed.unwrap().id.as_str(), "lone");
+}
+
 // A crash, a time-out, bad values and large output are failures of the call; the plugin stays ready.
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_are_the_calls_own() {

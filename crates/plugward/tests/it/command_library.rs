@@ -392,6 +392,22 @@ fn peak_kib() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// A tool file in the project itself does not keep its command from writing to the project.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_in_the_project_root_is_in_nobodys_way() {
+    use std::os::unix::fs::MetadataExt as _;
+    let library = Library::new();
+    let project = library.project.path();
+    let text = "type: mcp_tool\nname: writes\ndescription: d\ncommand: [touch, made]\npermissions: \
+                ['fs.write:${PROJECT_DIR}']\n";
+    assert_eq!(library.tools.register_text(text, &project.join("writes.yaml")).error, None);
+    let result = library.tools.execute("writes", &json!({}), Some(project)).await;
+    // Where the tests run as root, a command runs as a user of its own, who has to own what it writes to.
+    let runs_as_other = fs::metadata(project).unwrap().uid() == 0;
+    let is_foreign = result.output.contains("belongs to another user");
+    assert!(if runs_as_other { is_foreign } else { result.success && project.join("made").exists() }, "{result:?}");
+}
+
 /// A tool that daemonises does not hold its call up.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_command_leaves_behind_ends_with_it() {
