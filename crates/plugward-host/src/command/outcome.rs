@@ -211,7 +211,8 @@ fn spilled((stream, captured): (&'static str, &Captured)) -> Option<SpilledOutpu
 /// stdout, then stderr, each saying so when it was cut (W10: not said).
 fn combined(stdout: &Captured, stderr: &Captured) -> String {
     let with_note = |captured: &Captured, name: &str| {
-        let mut text = captured.text.trim().to_owned();
+        // Columns of a first line stay where they are.
+        let mut text = captured.text.trim_end().trim_start_matches('\n').to_owned();
         if captured.is_cut {
             let left_out = captured.total_bytes.saturating_sub(captured.kept_bytes);
             let note = format!("\n[{name} is cut: {left_out} of its {} bytes are left out]", captured.total_bytes);

@@ -82,6 +82,7 @@ async fn a_command_is_reviewed_approved_called_and_switched_off() {
     assert_eq!(review.argv[1..], ["-n", "--", "{{params.pattern}}", "a.txt"]);
     assert_eq!(Path::new(&review.cwd), bench.project.path().canonicalize().unwrap());
     assert_eq!(review.environment, [("LOKI_MCP_TOOL".to_owned(), "find_todo".to_owned())]);
+    assert_eq!(review.runs, "command");
     assert_eq!(review.package_files, 1, "a file beside it is another tool's");
     assert_eq!(review.tools[0].remote_name, "find_todo");
     bench.host.approve("find_todo").await;

@@ -133,6 +133,22 @@ fn an_example_is_a_tool_of_an_mcp_client() {
     assert_eq!(result["structuredContent"]["matches"][0]["line"], "2");
 }
 
+// Requirement 94: what is a shell script is not called anything else.
+#[test]
+fn a_script_is_reviewed_as_one() {
+    let bench = Bench::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("counts.yaml");
+    let text = "type: mcp_tool\nname: counts\ndescription: d\nshell: true\ncommand: 'wc -l < {{params.file}} | \
+                cat'\nparameters: [{name: file, type: string, required: true}]\n";
+    fs::write(&file, text).unwrap();
+    bench.cli.ok(&["install", file.to_str().unwrap()]);
+    let review = bench.cli.ok(&["review", "counts"]).stdout;
+    assert!(review.contains("a SHELL runs this script") && !review.contains("never through a shell"), "{review}");
+    assert!(review.contains("wc -l < \"${1}\" | cat") && review.contains("runs a shell script"), "{review}");
+    assert_eq!(bench.cli.json(&["review", "counts"])["runs"], "script");
+}
+
 // Issue 4, item 6: every gate of a phase runs, a blocking one that fails is the exit code, and one that cannot run has not
 // passed.
 #[test]
