@@ -7,7 +7,9 @@
 mod attacks;
 mod driver;
 mod guard;
+mod other_systems;
 mod packages;
+mod packaging;
 mod process;
 mod real_clients;
 mod real_servers;
@@ -24,6 +26,8 @@ usage: cargo xtask COMMAND
 
   test [--quick]      everything that must pass before a commit counts; --quick leaves out real servers and clients
   attacks             attacks the sandbox for real and shows what became of each threat at each level
+  other-systems       type-checks the sandbox for macOS and Windows
+  packaging           lets the tools that will read the files of packaging/ check them
   tidy [--verbose]    rules about the shape of the repository; --verbose also names what is close to a limit
   real-servers        runs published MCP servers through plugward, from install to remove
   real-clients        lets published MCP clients call tools through `plugward serve --stdio`
@@ -63,6 +67,8 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["real-servers"] => real_servers::run(),
         ["real-clients"] => real_clients::run(),
         ["attacks"] => attacks::run(),
+        ["other-systems"] => other_systems::run(),
+        ["packaging"] => packaging::run(),
         ["tidy"] => tidy::run(false),
         ["tidy", "--verbose"] => tidy::run(true),
         _ => bail!("`{}` is no command\n\n{HELP}", words.join(" ")),

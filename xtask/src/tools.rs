@@ -102,19 +102,28 @@ pub(crate) fn prepare() -> Result<()> {
     for entry in PREREQUISITES {
         require(entry.program)?;
     }
-    prepare_attacks()?;
+    prepare_attacks();
+    prepare_packaging();
     check_node()?;
     check_python()
 }
 
 /// Programs that the attack suite uses if they are there: a missing one is installed when we may, and named when not.
-pub(crate) fn prepare_attacks() -> Result<()> {
-    if find("bwrap").is_none()
-        && let Err(error) = install_system_packages(&["bubblewrap"])
+pub(crate) fn prepare_attacks() {
+    install_if_allowed("/usr/bin/bwrap", "bubblewrap", "the sandbox backend `bwrap` is not tried");
+}
+
+/// As above, for the step that checks `packaging/`.
+pub(crate) fn prepare_packaging() {
+    install_if_allowed("/usr/sbin/apparmor_parser", "apparmor", "the AppArmor profile is not checked");
+}
+
+fn install_if_allowed(program: &str, system_package: &str, without: &str) {
+    if !Path::new(program).is_file()
+        && let Err(error) = install_system_packages(&[system_package])
     {
-        println!("    bwrap: the backend `bwrap` is not tried ({error:#})");
+        println!("    {program} is not here: {without} ({error:#})");
     }
-    Ok(())
 }
 
 fn install_system_packages(packages: &[&str]) -> Result<()> {

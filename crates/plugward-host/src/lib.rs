@@ -37,7 +37,7 @@ pub use events::HostEvent;
 pub use host::{ApprovalOrigin, GateView, Host};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
-pub use sandbox_check::{LevelCheck, check_levels};
+pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use views::{
     Answer, AttemptOutcome, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt, PendingAsk, PluginView,

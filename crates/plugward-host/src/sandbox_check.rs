@@ -24,8 +24,12 @@ pub struct LevelCheck {
 
 /// Tries the levels worth the name, strongest first. Blocks for some milliseconds each.
 pub fn check_levels(launcher: &Launcher) -> Vec<LevelCheck> {
-    let try_level = |level| LevelCheck { level, outcome: try_level(launcher, level) };
-    [Level::Full, Level::Partial].into_iter().map(try_level).collect()
+    [Level::Full, Level::Partial].into_iter().map(|level| check_level(launcher, level)).collect()
+}
+
+/// Tries one level. Blocks for some milliseconds.
+pub fn check_level(launcher: &Launcher, level: Level) -> LevelCheck {
+    LevelCheck { level, outcome: try_level(launcher, level) }
 }
 
 fn try_level(launcher: &Launcher, level: Level) -> Result<Enforcement, SpawnError> {

@@ -48,6 +48,10 @@ pub enum TreeControl {
     Subreaper,
     /// A process namespace: the end of its first process ends all others.
     PidNamespace,
+    /// On macOS: its process group, and descendants that still have their parents.
+    ProcessGroup,
+    /// On Windows: a job object, whose end is the end of every process in it.
+    Job,
 }
 
 /// What keeps a plugin from the user's files.
@@ -61,6 +65,10 @@ pub enum FileControl {
     Landlock,
     /// A file tree of its own in which nothing else exists.
     MountNamespace,
+    /// On macOS: a Seatbelt profile.
+    Seatbelt,
+    /// On Windows: an AppContainer, which has rights to what was granted to it and to all of them.
+    AppContainer,
 }
 
 /// What keeps a plugin from the network.
@@ -76,6 +84,10 @@ pub enum NetworkControl {
     NoneSeccomp,
     /// It can make no socket, and its network has no way out.
     NoneNamespace,
+    /// On macOS: a Seatbelt profile without network rules.
+    NoneSeatbelt,
+    /// On Windows: an AppContainer without network capabilities.
+    NoneAppContainer,
 }
 
 /// What limits the memory of a plugin.
@@ -87,6 +99,8 @@ pub enum MemoryControl {
     None,
     /// Private memory of each process; shared memory does not count.
     Rlimit,
+    /// On Windows: the committed memory of each process in its job object.
+    Job,
 }
 
 /// What limits the number of processes of a plugin.
@@ -100,6 +114,8 @@ pub enum ProcessControl {
     User,
     /// The count of its user namespace.
     UserNamespace,
+    /// On Windows: the count of its job object.
+    Job,
 }
 
 /// What limits the disk a plugin may fill.

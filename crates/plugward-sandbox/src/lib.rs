@@ -62,14 +62,23 @@ mod enforcement;
 mod error;
 mod exit;
 mod listed;
+mod machine;
 mod platform;
 mod sandbox;
 mod spec;
 
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(any(target_os = "macos", test))]
+mod seatbelt;
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 mod unsupported;
+#[cfg(windows)]
+mod windows;
+#[cfg(any(windows, test))]
+mod windows_text;
 
 pub use enforcement::{
     Backend, DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
@@ -77,7 +86,8 @@ pub use enforcement::{
 };
 pub use error::{OsCause, SpawnError, SpawnStep};
 pub use exit::{ExitReport, MainExit};
-pub use listed::{ListedHosts, MAX_LISTENERS};
+pub use listed::{ListedHosts, Listeners, MAX_LISTENERS};
+pub use machine::{ControlGroupFacts, KernelAnswers, MachineFacts};
 pub use platform::{Availability, PlatformReport, probe};
 pub use sandbox::{
     Alias, DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
@@ -85,11 +95,20 @@ pub use sandbox::{
 pub use spec::{LaunchSpec, StopGrace};
 
 #[cfg(target_os = "linux")]
-pub use linux::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+pub use linux::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 #[cfg(all(target_os = "linux", feature = "mutation"))]
 pub use linux::{launcher_main_with_landlock, launcher_main_without};
-#[cfg(not(target_os = "linux"))]
-pub use unsupported::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+#[cfg(target_os = "macos")]
+pub use macos::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
+pub use unsupported::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+
+#[cfg(windows)]
+pub use windows::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+
+/// Where distributions put bubblewrap, and where their profiles expect it. Not searched for: another program of that name
+/// would be let through all the same.
+pub const BWRAP: &str = "/usr/bin/bwrap";
 
 /// First argument that turns the host's executable into the launcher (see [`launcher_main_if_requested`]).
 pub const LAUNCH_ARGUMENT: &str = "__plugward-launch";

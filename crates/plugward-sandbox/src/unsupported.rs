@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 #[cfg(windows)]
 use std::os::windows::io::OwnedHandle as OwnedFd;
 
-use crate::{Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, MainExit, SpawnError, StopGrace};
+use crate::{Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, Listeners, MainExit, SpawnError, StopGrace};
 
 /// Starts plugins through launcher processes; not on this system.
 #[derive(Debug)]
@@ -26,15 +26,6 @@ pub struct Spawned {
     pub stderr: OwnedFd,
     /// The handle.
     pub process: PluginProcess,
-}
-
-/// The sockets of a plugin with listed hosts; there are none on this system.
-#[derive(Debug)]
-pub struct Listeners {
-    /// One for each listener described.
-    pub tcp: Vec<std::net::TcpListener>,
-    /// Where the plugin asks for names.
-    pub names: Option<std::net::UdpSocket>,
 }
 
 /// A started plugin; there is none on this system.

@@ -26,5 +26,5 @@ pub(crate) use confine::landlock_version;
 pub use launch::{launcher_main, launcher_main_if_requested};
 #[cfg(feature = "mutation")]
 pub use launch::{launcher_main_with_landlock, launcher_main_without};
-pub use process::{Listeners, PluginProcess};
+pub use process::PluginProcess;
 pub use spawn::{Launcher, Spawned};

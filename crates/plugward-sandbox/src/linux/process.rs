@@ -5,7 +5,6 @@
 
 use std::{
     io,
-    net::{TcpListener, UdpSocket},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     process::Child,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -24,7 +23,7 @@ use super::{
     orphans, tree,
     wire::{ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
 };
-use crate::{Enforcement, ExitReport, MainExit, StopGrace};
+use crate::{Enforcement, ExitReport, Listeners, MainExit, StopGrace};
 
 /// A started plugin.
 ///
@@ -49,15 +48,6 @@ struct State {
     gone: Option<(bool, u32)>,
     report: Option<ExitReport>,
     listeners: Option<Listeners>,
-}
-
-/// The sockets of a plugin with listed hosts, in blocking mode. Dropping them refuses further connections.
-#[derive(Debug)]
-pub struct Listeners {
-    /// One for each of [`ListedHosts::listeners`](crate::ListedHosts::listeners), in its order.
-    pub tcp: Vec<TcpListener>,
-    /// Where the plugin asks for names, if that was described.
-    pub names: Option<UdpSocket>,
 }
 
 impl PluginProcess {

@@ -26,12 +26,12 @@ use super::{
     channel,
     confine::kernel_abi,
     failure::{Failure, Step},
-    process::{Ended, Listeners, PluginProcess, RecordReader},
+    process::{Ended, PluginProcess, RecordReader},
     wire::{self, Purpose, Record, Route},
     witness::{self, Witnesses},
 };
 use crate::{
-    Backend, Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Network, OsCause, SandboxSpec, SpawnError,
+    Backend, Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Listeners, Network, OsCause, SandboxSpec, SpawnError,
     enforcement::Applied,
 };
 

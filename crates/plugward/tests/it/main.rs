@@ -23,6 +23,7 @@ mod host_start;
 mod host_stop;
 mod host_trust;
 mod sandbox_access;
+mod sandbox_egress;
 mod sandbox_gate;
 mod stress;
 mod support;

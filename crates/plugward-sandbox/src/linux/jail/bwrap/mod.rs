@@ -45,7 +45,7 @@ use super::{
     init, main_from_outside,
 };
 use crate::{
-    LaunchSpec, Network, SandboxSpec,
+    BWRAP, LaunchSpec, Network, SandboxSpec,
     enforcement::Applied,
     linux::{
         channel,
@@ -58,9 +58,6 @@ use crate::{
     },
 };
 
-/// Where distributions put bubblewrap, and where their profiles expect it. Not searched for: another program of that name
-/// would be let through all the same.
-pub(in crate::linux) const BWRAP: &str = "/usr/bin/bwrap";
 /// Longest wait for the second stage to take its specification; it takes milliseconds, and the host's own limit on a start
 /// is longer.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(10);
