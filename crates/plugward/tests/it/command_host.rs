@@ -291,6 +291,48 @@ async fn a_package_may_bring_its_script() {
     assert_eq!(result["isError"], true);
 }
 
+// Invariants 3, 5, 7: calls over the limit wait their turn and are all answered; what runs when the host ends ends with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_calls_wait_their_turn_and_a_shutdown_ends_them() {
+    let bench = Bench::new(Environment::Development).await;
+    let folder = bench.project.path().join("runs");
+    fs::create_dir(&folder).unwrap();
+    let mark = folder.display().to_string();
+    let script =
+        format!("[sh, -c, 'touch {mark}/$$; while ! test -e {mark}/go; do sleep 0.05; done; echo done', {mark}]");
+    bench.run("waits", &script, &format!("max_concurrent_calls: 3\n{OPEN}")).await;
+    let call =
+        |host: plugward_host::Host| tokio::spawn(async move { host.call(request("waits.waits", json!({}))).await });
+    let calls: Vec<_> = (0..9).map(|_| call(bench.host.host.clone())).collect();
+    let begun = || fs::read_dir(&folder).unwrap().count();
+    eventually("three run", || (begun() == 3).then_some(())).await;
+    let view = bench.host.host.host_status("waits").unwrap();
+    assert_eq!((view.calls_running, view.calls_waiting, begun()), (3, 6, 3));
+    fs::write(folder.join("go"), "").unwrap();
+    for call in calls {
+        assert!(call.await.unwrap().outcome.unwrap().result.get().contains("done"));
+    }
+    assert_eq!(begun(), 10, "nine runs and the sign to go");
+    fs::remove_file(folder.join("go")).unwrap();
+    let last = call(bench.host.host.clone());
+    eventually("one more runs", || (begun() == 10).then_some(())).await;
+    bench.host.host.shutdown().await;
+    assert!(last.await.unwrap().outcome.is_err());
+    assert_eq!(processes_with(&mark), [] as [u32; 0]);
+}
+
+// Invariant 4: a secret a command was given comes back through nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_of_the_command_is_masked_in_what_it_says() {
+    let bench = Bench::new(Environment::Development).await;
+    let lines = "env: {API_KEY: '${PLANTED_API_KEY}'}\noutput: lines\n";
+    bench.run("tells", "[env]", lines).await;
+    let result = bench.result("tells", json!({})).await.to_string();
+    assert!(result.contains("API_KEY=***") && !result.contains("planted-secret-value"), "{result}");
+    let review = bench.host.host.review("tells").await.unwrap();
+    assert!(!format!("{review:?}").contains("planted-secret-value"));
+}
+
 // Requirement 39: two files of one name are one conflict, at installation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_taken_once_and_a_bad_file_is_refused_with_its_place() {
