@@ -530,7 +530,7 @@ proptest! {
             let made = demo.prepare(&BTreeMap::new()).unwrap().arguments;
             prop_assert!(shell || made.iter().all(|argument| !argument.contains("{{params.")));
         }
-        let list = json!({ "type": "mcp_tool", "name": "demo", "description": "d", "command": ["p", command.clone()] });
+        let list = json!({ "type": "mcp_tool", "name": "demo", "description": "d", "command": ["p", command] });
         if let Ok(parsed) = parse_manifest(&list.to_string(), "t") {
             let demo = parsed.manifest.backend.command_tool().unwrap();
             let wanted = command.replace("\\{{", "{{");
