@@ -35,7 +35,7 @@ pub use config::{
 };
 pub use error::{CallFailure, ErrorCode, HostError};
 pub use events::HostEvent;
-pub use host::{ApprovalOrigin, ExposedTool, Host};
+pub use host::{ApprovalOrigin, ExposedTool, GateView, Host};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
 pub use sandbox_check::{LevelCheck, check_level, check_levels};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use plugward_policy::{CommandTool, Digest, GrantSet, Manifest, Parameter, Prepared, parse_manifest};
+use plugward_policy::{CommandTool, Digest, GrantSet, Manifest, Parameter, Prepared, WorkingDirectory, parse_manifest};
 use plugward_sandbox::{Launcher, Listeners, Spawned};
 use plugward_store::Redactor;
 use serde_json::Value;
@@ -119,7 +119,11 @@ impl CommandTools {
             .command_tool()
             .ok_or_else(|| format!("plugin `{}` is not of type `mcp_tool`", manifest.id))?;
         let input = check_schemas(tool)?;
-        let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_owned);
+        // Only for a command that uses it: a project that is the folder of the file as well could not be written to.
+        let uses_folder = tool.working_directory == WorkingDirectory::Plugin
+            || tool.program().contains('/')
+            || manifest.backend.args.iter().any(|argument| argument.contains("${PLUGIN_DIR}"));
+        let folder = folder.filter(|folder| uses_folder && !folder.as_os_str().is_empty()).map(Path::to_owned);
         let registered = Registered {
             manifest: manifest.clone(),
             tool: tool.clone(),

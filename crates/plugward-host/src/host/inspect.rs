@@ -267,6 +267,7 @@ impl Inner {
         let launched = running.and_then(|running| running.launched.as_ref());
         HostView {
             plugin_id: plugin.id.clone(),
+            is_command: plugin.manifest.backend.command_tool().is_some(),
             status: state.host_status,
             tools_count: snapshot.tools().iter().filter(|tool| tool.route.plugin == plugin.id).count(),
             started_at: launched.map(|launched| launched.started_at),

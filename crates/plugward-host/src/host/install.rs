@@ -75,7 +75,6 @@ impl Inner {
         wanted: Option<&str>,
     ) -> Result<(PluginRow, ParsedManifest), HostError> {
         let found = package::locate(source).map_err(|error| package_error(&error))?;
-        self.refuse_own_home(&found.dir, given)?;
         let text = package::read_manifest(&found.manifest_path).map_err(|error| package_error(&error))?;
         let file = found.manifest_path.display().to_string();
         let parsed = parse_manifest(&text, &file).map_err(|error| {
@@ -87,12 +86,16 @@ impl Inner {
             let first = details.first().cloned().unwrap_or_default();
             HostError::new(code, first).with_details(details.into_iter().skip(1).collect())
         })?;
+        let is_lone = lone_file(&found.manifest_path, &parsed);
+        if !is_lone {
+            self.refuse_own_home(&found.dir, given)?;
+        }
         self.check_manifest(&parsed, wanted)?;
         let incoming = self.config.home.join(INCOMING_DIR);
         create_private_dir(&incoming)?;
         create_private_dir(&self.config.home.join(PACKAGES_DIR))?;
         let copy = incoming.join(random_hex::<8>());
-        let facts = match lone_file(&found.manifest_path, &parsed) {
+        let facts = match is_lone {
             true => copy_lone_file(&found.manifest_path, &text, &copy),
             false => package::copy_package(&found.dir, &copy, &PackageLimits::default()),
         };

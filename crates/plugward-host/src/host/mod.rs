@@ -5,6 +5,7 @@
 //! HTTP, terminals and configuration files.
 
 mod exposed;
+mod gates;
 mod inspect;
 mod install;
 mod lifecycle;
@@ -35,6 +36,7 @@ use crate::supervisor::{Plugin, attempts_key};
 use crate::views::{Answer, PendingAsk};
 
 pub use exposed::ExposedTool;
+pub use gates::GateView;
 pub use review::ApprovalOrigin;
 pub(crate) use trust::Planned;
 pub(crate) use users::user_for_checks;

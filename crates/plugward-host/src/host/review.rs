@@ -7,7 +7,9 @@ use std::ffi::OsStr;
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-use plugward_policy::{ApprovalSubject, Digest, Permission, PluginId, SandboxLevel, ToolPin, is_secret_name, visible};
+use plugward_policy::{
+    ApprovalSubject, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin, is_secret_name, visible,
+};
 use plugward_store::{ApprovalRow, EventRow, PinRow};
 use serde_json::value::RawValue;
 
@@ -134,6 +136,11 @@ impl Inner {
             package_digest: facts.digest,
             package_files: facts.files,
             package_bytes: facts.bytes,
+            runs: match manifest.backend.command_tool().map(|tool| &tool.invocation) {
+                None => "server",
+                Some(Invocation::Argv(_)) => "command",
+                Some(Invocation::Shell(_)) => "script",
+            },
             executable: visible(&plan.executable.file.display().to_string()),
             executable_digest: plan.executable.digest,
             argv,

@@ -160,7 +160,7 @@ fn check_grants(plugin: &Plugin) -> Result<(), HostError> {
 }
 
 /// Invariants 1 and 8: what would run now is what a person agreed to.
-async fn check_approval(inner: &Arc<Inner>, plugin: &Plugin, planned: &Planned) -> Result<(), HostError> {
+pub(super) async fn check_approval(inner: &Arc<Inner>, plugin: &Plugin, planned: &Planned) -> Result<(), HostError> {
     let id = &plugin.id;
     let hint = format!("look at it with `plugward review {id}`, then approve it");
     let Some(approval) = inner.current_approval(plugin).await? else {

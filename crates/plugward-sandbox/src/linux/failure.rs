@@ -44,7 +44,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 33] = [
+    pub(super) const ALL: [Self; 34] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,

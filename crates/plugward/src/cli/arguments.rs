@@ -144,6 +144,12 @@ pub(super) enum Command {
     /// Run a tool and print its result as JSON
     #[command(after_help = help::CALL)]
     Call(CallArguments),
+    /// Run the gates of a phase, and tell whether it may go on
+    #[command(after_help = help::GATE)]
+    Gate {
+        #[command(subcommand)]
+        command: GateCommand,
+    },
     /// Show whether a host runs here, and how its plugins are
     #[command(after_help = help::STATUS)]
     Status,
@@ -292,6 +298,16 @@ pub(super) enum TraceCommand {
         /// Trace id, the beginning of one, or `last`
         #[arg(value_name = "TRACE_ID | last")]
         trace: String,
+    },
+}
+
+/// What can be done with gates.
+#[derive(Debug, Subcommand)]
+pub(super) enum GateCommand {
+    /// Run every gate of a phase that is switched on; exit code 1 if one that blocks fails
+    Run {
+        /// `pre-commit`, `post-commit`, `pre-deploy`, `post-deploy` or `review`
+        phase: String,
     },
 }
 

@@ -25,6 +25,7 @@ Looking:
 
 Using:
   call        Run a tool and print its result as JSON
+  gate        Run the gates of a phase, and tell whether it may go on
   serve       Run the host: offer all tools over MCP, and over HTTP
   stop        End the host that runs, with all plugins
 
@@ -115,6 +116,12 @@ Examples:
   plugward call my-plugin.echo '{\"text\": \"hello\"}'
   plugward call my-plugin.echo --arg text=hello --timeout 5s
   some-program | plugward call my-plugin.echo -";
+
+pub(super) const GATE: &str = "\
+Exit code 1 means that a gate that blocks has failed, or could not run.
+
+Example:
+  plugward gate run pre-commit";
 
 pub(super) const STATUS: &str = "\
 Example:

@@ -12,6 +12,7 @@ mod cost;
 mod daemon;
 mod demo;
 mod doctor;
+mod gate;
 mod help;
 mod link;
 mod logs;
@@ -36,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
-use arguments::{Command, CommandLine, Global, TraceCommand};
+use arguments::{Command, CommandLine, GateCommand, Global, TraceCommand};
 use link::Link;
 use output::Output;
 
@@ -195,6 +196,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, Failure> 
         Command::Tools { id, cost: true, profile } => cost::run(context, id, profile.as_deref()).await,
         Command::Tools { id, .. } => look::tools(context, id).await,
         Command::Call(arguments) => call::run(context, arguments).await,
+        Command::Gate { command: GateCommand::Run { phase } } => gate::run(context, phase).await,
         Command::Status => look::status(context).await,
         Command::Logs { id, follow, lines } => logs::run(context, id, follow, lines).await,
         Command::Trace { command: TraceCommand::List { plugin, outcome, limit } } => {

@@ -81,6 +81,7 @@ pub(crate) async fn execute(
             Ok(Outcome::Tools(tools(host, id.as_deref()).await?))
         }
         Operation::Call { tool, arguments, timeout_ms } => call(host, tool, arguments, timeout_ms, notices, stop).await,
+        Operation::Gates { phase } => Ok(Outcome::Gates(Box::pin(super::gates::run(host, &phase, stop)).await?)),
         Operation::Status => {
             let plugins = plugins(host).await?;
             Ok(Outcome::Status(Box::new(StatusReport { host: StatusBody::read(host, serving_pid), plugins })))

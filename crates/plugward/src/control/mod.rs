@@ -10,6 +10,7 @@
 
 mod client;
 mod execute;
+mod gates;
 mod operation;
 mod server;
 mod socket;
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use client::{Client, ConnectError};
 pub(crate) use execute::execute;
-pub(crate) use operation::{CallBody, InfoBody, Notice, Operation, Outcome};
+pub(crate) use operation::{CallBody, GateReport, InfoBody, Notice, Operation, Outcome};
 pub(crate) use server::{ControlServer, Visitors};
 
 use crate::exit::Exit;
