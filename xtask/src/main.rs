@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for terminals and CI logs")]
 
+mod chaos;
 mod driver;
 mod guard;
 mod packages;
@@ -23,6 +24,8 @@ usage: cargo xtask COMMAND
 
   test [--quick]      everything that must pass before a commit counts; --quick leaves out real servers and clients
   tidy [--verbose]    rules about the shape of the repository; --verbose also names what is close to a limit
+  chaos [--calls N] [--seed N]
+                      calls ten plugins that crash at random (100000 calls), and checks that nothing is lost or left
   real-servers        runs published MCP servers through plugward, from install to remove
   real-clients        lets published MCP clients call tools through `plugward serve --stdio`
   help                this text
@@ -58,6 +61,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
     match words {
         ["test"] => test::run(false),
         ["test", "--quick"] => test::run(true),
+        ["chaos", options @ ..] => chaos::run(options),
         ["real-servers"] => real_servers::run(),
         ["real-clients"] => real_clients::run(),
         ["tidy"] => tidy::run(false),

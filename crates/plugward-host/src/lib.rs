@@ -12,6 +12,7 @@ mod error;
 mod events;
 mod host;
 mod ids;
+mod loader;
 mod package;
 mod raw_object;
 mod registry;
@@ -21,19 +22,21 @@ mod session;
 mod supervisor;
 mod views;
 
+pub use call::breaker::{BreakerState, BreakerView};
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
 pub use config::{
     DRAIN_GRACE, Environment, HostConfig, MAX_CONCURRENT_CALLS, MAX_CONCURRENT_CALLS_PER_PLUGIN, MAX_PARALLEL_STARTS,
-    MAX_QUEUED_CALLS, Naming, SHUTDOWN_LIMIT, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE,
+    MAX_QUEUED_CALLS, Naming, SHUTDOWN_LIMIT, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE, SupervisionSettings,
 };
 pub use error::{CallFailure, ErrorCode, HostError};
 pub use events::HostEvent;
 pub use host::{ApprovalOrigin, Host};
+pub use loader::{FolderSettings, FolderWatch, MAX_PLUGIN_FILES};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
 pub use sandbox_check::{LevelCheck, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use views::{
-    Answer, HeldTool, HostView, LogLine, LogOrigin, PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView,
-    ToolView,
+    Answer, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin, PendingAsk, PluginView, QuarantinedTool,
+    ReviewTool, ReviewView, ToolView,
 };

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plugward_host::{ApprovalOrigin, CallRequest, Environment, Host, HostConfig, Naming, ToolSelector};
+use plugward_host::{
+    ApprovalOrigin, CallRequest, Environment, Host, HostConfig, Naming, SupervisionSettings, ToolSelector,
+};
 use plugward_policy::Catalogue;
 use plugward_sandbox::{LaunchSpec, Launcher, PluginProcess, StopGrace};
 use serde::Deserialize;
@@ -375,6 +377,7 @@ async fn open(home: &Path) -> Fallible<Host> {
         host_environment: vec![("PATH".to_owned(), program_folder()?.display().to_string())],
         naming: Naming::Prefixed,
         restart_base_delay: Duration::from_secs(1),
+        supervision: SupervisionSettings::default(),
         operator: "bench".to_owned(),
     };
     Ok(Host::open(config).await?)

@@ -11,6 +11,7 @@
 pub(crate) mod admission;
 pub(crate) mod asks;
 pub(crate) mod breaker;
+mod place;
 mod record;
 pub(crate) mod result;
 
@@ -23,7 +24,7 @@ use plugward_policy::{
 };
 use plugward_store::Store;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use result::ToolReply;
@@ -33,9 +34,11 @@ use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
 use crate::schema::Violations;
 use crate::session::{RequestError, Session, Timing, ToolCall, masked};
-use admission::{Admission, Refused};
+use crate::supervisor::sleep::Sleep;
+use admission::{Admission, Share};
 use asks::{AskEnd, Asks};
 use breaker::{Breaker, Outcome};
+use place::Placed;
 use record::{Recording, SpanDraft};
 
 /// Progress may extend a call beyond its tool's timeout, up to this many times the timeout (spec: a hard maximum
@@ -46,7 +49,7 @@ pub(crate) const HARD_TIMEOUT_FACTOR: u32 = 10;
 pub(crate) struct Route {
     pub(crate) plugin: PluginId,
     pub(crate) manifest: Arc<Manifest>,
-    pub(crate) session: Arc<Session>,
+    pub(crate) target: Target,
     pub(crate) admission: Admission,
     pub(crate) breaker: Arc<Breaker>,
     /// Its end was counted against the plugin already, or was wanted. One end fails all calls in flight at once, and is
@@ -54,6 +57,14 @@ pub(crate) struct Route {
     pub(crate) is_end_counted: AtomicBool,
     pub(crate) grants: Arc<RwLock<GrantSet>>,
     pub(crate) secrets: plugward_store::Redactor,
+}
+
+/// What is at the end of a way.
+pub(crate) enum Target {
+    /// A process.
+    Awake(Arc<Session>),
+    /// None yet: a call starts it.
+    Asleep(Arc<Sleep>),
 }
 
 /// How a tool is named.
@@ -75,6 +86,8 @@ pub struct CallRequest {
     pub meta: Option<Box<RawValue>>,
     /// Who calls, for decisions and traces: `cli`, `api`, `mcp:claude-code`, ...
     pub caller: String,
+    /// Which session of the caller, where it has more than one: those who wait for a busy plugin take turns by session.
+    pub session: u64,
     /// A limit shorter than the tool's own (requirement 82); the shorter one wins.
     pub timeout: Option<Duration>,
     /// Where progress notes go.
@@ -91,6 +104,7 @@ impl CallRequest {
             arguments,
             meta: None,
             caller: caller.into(),
+            session: 0,
             timeout: None,
             progress: None,
             cancel: CancellationToken::new(),
@@ -171,21 +185,23 @@ impl CallPath {
         let arguments = normalise(request.arguments)?;
         let arguments = validate(tool, arguments).await?;
         span.stage("validate");
+        let share = Share::new(&request.caller, request.session);
         let limits = Limits { own: tool.route.manifest.backend.tool_timeout, caller: request.timeout };
         // Nobody is asked, and nobody queues, for a call that is refused anyway.
         let refused = |retry_after| CallFailure::CircuitOpen { retry_after };
         tool.route.breaker.check(Instant::now()).map_err(refused)?;
-        let waiting = self.permit(tool, &request.caller, &limits, span);
-        let permits = tokio::select! {
+        let waiting = self.permit(tool, &share, &limits, span);
+        let placed = tokio::select! {
             biased;
             () = request.cancel.cancelled() => return Err(CallFailure::Cancelled),
             () = self.stopping.cancelled() => return Err(CallFailure::Stopping),
-            permits = waiting => permits?,
+            placed = waiting => placed?,
         };
+        let (tool, session) = (placed.tool(tool), Arc::clone(&placed.session));
         let timing = limits.left(span.elapsed());
         let pass = tool.route.breaker.admit(Instant::now(), timing.idle).map_err(refused)?;
         span.stage("admit");
-        let heard_before = tool.route.session.messages_in();
+        let heard_before = session.messages_in();
         let call = ToolCall {
             name: tool.definition.name.to_string(),
             arguments: Some(arguments),
@@ -193,9 +209,9 @@ impl CallPath {
             timing,
             progress: request.progress,
         };
-        let answer = tool.route.session.call_tool(call, &request.cancel).await;
+        let answer = session.call_tool(call, &request.cancel).await;
         let outcome = judge(tool, answer, &limits);
-        let silent = tool.route.session.messages_in() == heard_before;
+        let silent = session.messages_in() == heard_before;
         let verdict = match &outcome {
             Err(CallFailure::Unavailable { .. }) if tool.route.is_end_counted.swap(true, Ordering::AcqRel) => {
                 Outcome::Unknown
@@ -203,35 +219,29 @@ impl CallPath {
             outcome => verdict(outcome, silent, &limits),
         };
         pass.report(Instant::now(), verdict);
-        drop(permits);
+        drop(placed);
         span.stage("plugin");
         outcome
     }
 
-    /// Decides, asks a person where the decision says so, and waits for a place. One limit covers all of it.
+    /// Decides, asks a person where the decision says so, and waits for a place. One limit covers all of it; a plugin that
+    /// has to be started first gets the time for that on top, from a caller that has it.
     async fn permit(
         &self,
         tool: &RegisteredTool,
-        caller: &str,
+        share: &Share,
         limits: &Limits,
         span: &mut SpanDraft,
-    ) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit), CallFailure> {
+    ) -> Result<Placed, CallFailure> {
         let (begun, limit) = (Instant::now(), limits.shortest());
-        self.decide(tool, caller, limit, span).await?;
+        self.decide(tool, &share.caller, limit, span).await?;
         span.stage("decide");
-        let refused = |whose: &str, refused: Refused| match refused {
-            Refused::Full { running, waiting } => {
-                CallFailure::Busy { reason: format!("{whose} has {running} calls running and {waiting} waiting") }
-            }
-            Refused::Closed => CallFailure::Unavailable { reason: "it is stopping".to_owned() },
-        };
-        let queue = async {
-            let own = tool.route.admission.enter().await.map_err(|error| refused("the plugin", error))?;
-            let shared = self.admission.enter().await.map_err(|error| refused("the host", error))?;
-            Ok((own, shared))
+        let limit = match &tool.route.target {
+            Target::Awake(_) => limit,
+            Target::Asleep(_) => limits.with_start(tool.route.manifest.backend.startup_timeout),
         };
         let left = limit.saturating_sub(begun.elapsed());
-        tokio::time::timeout(left, queue).await.map_err(|_| limits.ran_out(limit))?
+        tokio::time::timeout(left, self.place(tool, share)).await.map_err(|_| limits.ran_out(limit))?
     }
 
     async fn decide(
@@ -316,6 +326,12 @@ struct Limits {
 impl Limits {
     fn shortest(&self) -> Duration {
         self.caller.map_or(self.own, |caller| caller.min(self.own))
+    }
+
+    /// As [`Limits::shortest`], for a call that has to start its plugin first.
+    fn with_start(&self, start: Duration) -> Duration {
+        let own = self.own.saturating_add(start);
+        self.caller.map_or(own, |caller| caller.min(own))
     }
 
     fn hardest(&self) -> Duration {

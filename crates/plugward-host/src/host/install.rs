@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-use plugward_policy::{Diagnostic, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest};
+use plugward_policy::{
+    Diagnostic, Manifest, ManifestError, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest,
+};
 use plugward_store::{PluginRow, StoreError};
 
 use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, disabled_key, store_error};
@@ -69,15 +71,7 @@ impl Inner {
         self.refuse_own_home(&found.dir, given)?;
         let text = package::read_manifest(&found.manifest_path).map_err(|error| package_error(&error))?;
         let file = found.manifest_path.display().to_string();
-        let parsed = parse_manifest(&text, &file).map_err(|error| {
-            let code = match error.kind() {
-                ManifestErrorKind::Unsupported => ErrorCode::McpCapabilityUnsupported,
-                ManifestErrorKind::Invalid => ErrorCode::PluginManifestInvalid,
-            };
-            let details: Vec<String> = error.diagnostics().iter().map(Diagnostic::to_string).collect();
-            let first = details.first().cloned().unwrap_or_default();
-            HostError::new(code, first).with_details(details.into_iter().skip(1).collect())
-        })?;
+        let parsed = parse_manifest(&text, &file).map_err(|error| manifest_error(&error))?;
         self.check_manifest(&parsed, wanted)?;
         let incoming = self.config.home.join(INCOMING_DIR);
         create_private_dir(&incoming)?;
@@ -119,7 +113,7 @@ impl Inner {
     }
 
     /// A package that holds this host's own home would be copied into itself.
-    fn refuse_own_home(&self, package: &Path, given: &str) -> Result<(), HostError> {
+    pub(super) fn refuse_own_home(&self, package: &Path, given: &str) -> Result<(), HostError> {
         let is_within = match (self.config.home.canonicalize(), package.canonicalize()) {
             (Ok(home), Ok(package)) => home.starts_with(package),
             _ => false,
@@ -151,6 +145,12 @@ impl Inner {
             let hint = format!("remove the installed one first: `plugward remove {id}`");
             return Err(HostError::new(ErrorCode::PluginAlreadyInstalled, message).with_hint(hint));
         }
+        self.check_permissions(manifest)
+    }
+
+    /// Requirement 33: a permission nobody here knows is refused before anything is kept.
+    pub(super) fn check_permissions(&self, manifest: &Manifest) -> Result<(), HostError> {
+        let id = &manifest.id;
         let unknown = self.config.catalogue.unknown(&manifest.permissions);
         if let Some((name, suggestion)) = unknown.first() {
             let message = format!("plugin `{id}` asks for permission `{name}`, which this deployment does not know");
@@ -163,7 +163,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
+    pub(super) async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
         let plugin = match self.plugin(id) {
             Ok(plugin) => plugin,
             Err(_) => {
@@ -230,6 +230,7 @@ impl Inner {
                 tx.remove_plugin(&id)?;
                 tx.set_setting(&disabled_key(&id), None)?;
                 tx.set_setting(&super::trust::offered_key(&id), None)?;
+                tx.set_setting(&super::load::loaded_key(&id), None)?;
                 tx.set_setting(&super::trust::pinned_key(&id), None)
             })
         })
@@ -296,16 +297,26 @@ pub(super) fn create_private_dir(path: &Path) -> Result<(), HostError> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| io_error(path, &error))
 }
 
-fn io_error(path: &Path, error: &std::io::Error) -> HostError {
+pub(super) fn manifest_error(error: &ManifestError) -> HostError {
+    let code = match error.kind() {
+        ManifestErrorKind::Unsupported => ErrorCode::McpCapabilityUnsupported,
+        ManifestErrorKind::Invalid => ErrorCode::PluginManifestInvalid,
+    };
+    let details: Vec<String> = error.diagnostics().iter().map(Diagnostic::to_string).collect();
+    let first = details.first().cloned().unwrap_or_default();
+    HostError::new(code, first).with_details(details.into_iter().skip(1).collect())
+}
+
+pub(super) fn io_error(path: &Path, error: &std::io::Error) -> HostError {
     HostError::new(ErrorCode::HomeUnusable, format!("`{}` cannot be written: {error}", path.display()))
 }
 
-fn package_error(error: &package::PackageError) -> HostError {
+pub(super) fn package_error(error: &package::PackageError) -> HostError {
     HostError::new(ErrorCode::PluginPackageInvalid, error.to_string())
 }
 
 /// Removal of folders is best effort: the sweep at the next start tries again.
-fn remove_tree(path: &Path) {
+pub(super) fn remove_tree(path: &Path) {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::warn!(folder = %path.display(), "a folder could not be removed: {error}");

@@ -31,7 +31,7 @@ pub(crate) use environment::{HostEnvironment, PASSED_VARIABLES};
 pub(crate) use error::PackageError;
 pub(crate) use hash::{PackageFacts, hash_package};
 pub(crate) use plan::{LaunchPlan, PlanError, PlanInput, plan};
-pub(crate) use source::{locate, read_manifest};
+pub(crate) use source::{MANIFEST_NAMES, locate, read_manifest};
 pub(crate) use tree::PackageLimits;
 
 /// A file name or path for people: characters that could forge a line of a message are shown escaped.

@@ -14,6 +14,8 @@
 //! | to starting, ready, error | [`start::start`] |
 //! | to unhealthy, back to starting | [`watch`] |
 //! | to disabled, stopped, gone | [`stop::stop`] |
+//! | ready to asleep and back | [`sleep`] |
+//! | ready to ready with another process | [`replace`] |
 //!
 //! Owns [`Plugin`]: manifest, grants, running process, contract, log, all behind one lock, so that status, list and
 //! routing never disagree (B088). Operations of one plugin run one at a time; plugins never wait for each other.
@@ -22,6 +24,9 @@
 pub(crate) mod backoff;
 mod confine;
 pub(crate) mod containers;
+mod health;
+pub(crate) mod replace;
+pub(crate) mod sleep;
 pub(crate) mod start;
 pub(crate) mod stop;
 pub(crate) mod watch;
@@ -37,6 +42,7 @@ pub use backoff::MAX_BACKOFF;
 
 use crate::call::Route;
 use crate::call::breaker::Breaker;
+use crate::config::SupervisionSettings;
 use crate::contract::Contract;
 use crate::error::HostError;
 use crate::registry::PluginRank;
@@ -46,6 +52,7 @@ use crate::session::process::RunningProcess;
 use crate::views::HeldTool;
 use backoff::Backoff;
 use containers::ContainerStart;
+use sleep::Sleep;
 
 /// An installed plugin.
 pub(crate) struct Plugin {
@@ -64,6 +71,8 @@ pub(crate) struct Plugin {
     /// Survives automatic restarts, so that a plugin that dies at each call is still noticed; a person's start
     /// resets it.
     pub(crate) breaker: Arc<Breaker>,
+    /// How it is looked after: its manifest's word, else the deployment's.
+    pub(crate) supervision: SupervisionSettings,
     state: Mutex<State>,
 }
 
@@ -76,6 +85,8 @@ pub(crate) struct State {
     pub(crate) detail: String,
     pub(crate) error: Option<String>,
     pub(crate) running: Option<Arc<Running>>,
+    /// It is on and offers its tools, without a process.
+    pub(crate) asleep: Option<Arc<Sleep>>,
     /// A process that fell over and was not ended yet.
     pub(crate) fallen: Option<Launched>,
     pub(crate) generation: u64,
@@ -90,6 +101,8 @@ pub(crate) struct State {
     interruptions: u32,
     /// Cancels an automatic start that is due.
     pub(crate) pending_restart: Option<CancellationToken>,
+    /// When that start is due.
+    pub(crate) next_start_at: Option<Instant>,
     /// A person switched it off, which is not the same as never on.
     pub(crate) switched_off: bool,
     pub(crate) removed: bool,
@@ -130,7 +143,9 @@ impl Plugin {
         grants: GrantSet,
         redactor: Redactor,
         backoff_base: std::time::Duration,
+        supervision: &SupervisionSettings,
     ) -> Self {
+        let supervision = supervision.of(&manifest.supervision);
         let rank = u64::try_from(row.installed_at_us).unwrap_or(0);
         let state = State {
             status: PluginStatus::Installed,
@@ -138,15 +153,17 @@ impl Plugin {
             detail: String::new(),
             error: row.last_error.clone(),
             running: None,
+            asleep: None,
             fallen: None,
             generation: 0,
             contract: None,
             held: Vec::new(),
-            backoff: Backoff::new(backoff_base),
+            backoff: Backoff::new(backoff_base, &supervision),
             restarts: 0,
             starting: None,
             interruptions: 0,
             pending_restart: None,
+            next_start_at: None,
             switched_off: false,
             removed: false,
             is_held: false,
@@ -162,7 +179,8 @@ impl Plugin {
             own_redactor: Redactor::new(),
             grants: Arc::new(RwLock::new(grants)),
             operation: tokio::sync::Mutex::new(()),
-            breaker: Arc::default(),
+            breaker: Arc::new(Breaker::new(&supervision)),
+            supervision,
             state: Mutex::new(state),
         }
     }
@@ -228,13 +246,19 @@ impl Drop for Interruption<'_> {
 }
 
 impl State {
-    /// Marks it starting; the token tells when somebody wants it to end.
-    pub(crate) fn set_starting(&mut self) -> CancellationToken {
+    /// Begins something that takes a while; the token tells when somebody wants it to end.
+    pub(crate) fn set_interruptible(&mut self) -> CancellationToken {
         let token = CancellationToken::new();
         if self.interruptions > 0 {
             token.cancel();
         }
         self.starting = Some(token.clone());
+        token
+    }
+
+    /// Marks it starting; the token tells when somebody wants it to end.
+    pub(crate) fn set_starting(&mut self) -> CancellationToken {
+        let token = self.set_interruptible();
         self.status = PluginStatus::Starting;
         self.host_status = HostStatus::Starting;
         "starting".clone_into(&mut self.detail);
@@ -243,6 +267,7 @@ impl State {
 
     /// Takes back an automatic start that is due.
     pub(crate) fn cancel_restart(&mut self) {
+        self.next_start_at = None;
         if let Some(token) = self.pending_restart.take() {
             token.cancel();
         }
@@ -261,6 +286,7 @@ impl State {
             self.detail.push_str(&waiting);
         }
         self.running = Some(running);
+        self.next_start_at = None;
         self.error = None;
         self.contract = Some(contract);
         self.held = held;

@@ -23,8 +23,8 @@ use super::confine::{self, Confined};
 use super::containers::{self, ContainerStart};
 use super::stop::{self, Ladder};
 use super::{Launched, Plugin, Running};
-use crate::call::Route;
 use crate::call::admission::Admission;
+use crate::call::{Route, Target};
 use crate::config::MAX_CONCURRENT_CALLS_PER_PLUGIN;
 use crate::contract::{self, Contract, PinCheck};
 use crate::discovery::{self, DiscoveryError};
@@ -32,6 +32,7 @@ use crate::error::{ErrorCode, HostError};
 use crate::host::{Inner, Planned};
 use crate::package::LaunchPlan;
 use crate::registry::ToolConflict;
+use crate::session::log::STARTED;
 use crate::session::process::RunningProcess;
 use crate::session::quote::{self, Secrets};
 use crate::session::{Session, SessionSettings, masked};
@@ -53,11 +54,18 @@ pub(crate) async fn start_in_turn(
     plugin: &Arc<Plugin>,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<(), HostError> {
-    let interrupted = plugin.state().set_starting();
+    let (interrupted, asleep) = {
+        let mut state = plugin.state();
+        (state.set_starting(), state.asleep.take())
+    };
     inner.plugin_changed(plugin);
     stop::end_fallen(inner, plugin).await;
     let outcome = steps(inner, plugin, &interrupted, place).await;
     plugin.state().starting = None;
+    if outcome.is_err() && asleep.is_some() {
+        // Before anybody who waits is told, so that nobody tries the same again.
+        inner.path.registry.withdraw(&plugin.id);
+    }
     let failed = match &outcome {
         Ok(()) => None,
         // A missing decision of a person is no fault of the plugin.
@@ -77,6 +85,10 @@ pub(crate) async fn start_in_turn(
             Some(error.message.as_str())
         }
     };
+    if let Some(asleep) = asleep {
+        let answer = outcome.as_ref().copied().map_err(|error| plugin.redactor.redact(&error.message).into_owned());
+        asleep.end(answer);
+    }
     inner.plugin_changed(plugin);
     inner.remember_outcome(plugin, failed).await;
     outcome
@@ -89,12 +101,35 @@ fn is_decision_missing(code: ErrorCode) -> bool {
     )
 }
 
+/// A process that said everything that is said before it is trusted with a call.
+pub(super) struct Arrived {
+    launched: Launched,
+    hello: ServerHello,
+    contract: Arc<Contract>,
+}
+
 async fn steps(
     inner: &Arc<Inner>,
     plugin: &Arc<Plugin>,
     interrupted: &CancellationToken,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<(), HostError> {
+    let arrived = bring_up(inner, plugin, interrupted, place).await?;
+    let outcome = publish_or_end(inner, plugin, arrived).await;
+    if outcome.is_err() {
+        inner.path.registry.withdraw(&plugin.id);
+        plugin.state().running = None;
+    }
+    outcome
+}
+
+/// Steps 1 to 9. On error no process is left; what runs already is not touched.
+pub(super) async fn bring_up(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    interrupted: &CancellationToken,
+    place: Option<SemaphorePermit<'_>>,
+) -> Result<Arrived, HostError> {
     check_grants(plugin)?; // 1
     let planned = inner.plan(plugin).await?;
     check_approval(inner, plugin, &planned).await?;
@@ -113,13 +148,24 @@ async fn steps(
         error = broken_off(inner, plugin, interrupted) => Err(error),
         reached = converse(inner, plugin, &launched) => reached, // 4-9
     };
-    let outcome = match reached {
-        Ok((hello, contract)) => publish(inner, plugin, &launched, &hello, contract).await, // 10, 11
-        Err(error) => Err(error),
-    };
+    match reached {
+        Ok((hello, contract)) => Ok(Arrived { launched, hello, contract }),
+        Err(error) => {
+            stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
+            Err(error)
+        }
+    }
+}
+
+/// Steps 10 and 11; on error the process that arrived is ended.
+pub(super) async fn publish_or_end(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    arrived: Arrived,
+) -> Result<(), HostError> {
+    let Arrived { launched, hello, contract } = arrived;
+    let outcome = publish(inner, plugin, &launched, &hello, contract).await;
     if outcome.is_err() {
-        inner.path.registry.withdraw(&plugin.id);
-        plugin.state().running = None;
         stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
     }
     outcome
@@ -223,7 +269,7 @@ async fn launch(
     };
     let session = Session::open(spawned.stdin, spawned.stdout, Arc::clone(&plugin.log), settings).map_err(io_error)?;
     let level = process.enforcement().level;
-    let line = format!("started, pid {}, generation {generation}, sandbox level {level}", process.pid());
+    let line = format!("{STARTED}{}, generation {generation}, sandbox level {level}", process.pid());
     plugin.log.push(LogOrigin::Host, &line);
     let started_at = SystemTime::now();
     Ok(Launched { generation, session: Arc::new(session), process, started_at, container, unconfined, over })
@@ -338,7 +384,7 @@ async fn publish(
     let shown = |text: &str| quote::label(&plugin.redactor, text, MAX_SERVER_LABEL_CHARS);
     let running = Arc::new(Running {
         launched: launched.clone(),
-        route: Arc::new(route(plugin, &launched.session)),
+        route: Arc::new(route(plugin, Target::Awake(Arc::clone(&launched.session)))),
         protocol_version: hello.version.as_str().to_owned(),
         server_name: hello.server.as_ref().map(|server| shown(&server.name)),
         server_version: hello.server.as_ref().map(|server| shown(&server.version)),
@@ -381,13 +427,14 @@ pub(crate) async fn go_live(
     Ok(())
 }
 
-fn route(plugin: &Plugin, session: &Arc<Session>) -> Route {
+/// A way for calls, with a door of its own.
+pub(super) fn route(plugin: &Plugin, target: Target) -> Route {
     let backend = &plugin.manifest.backend;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Route {
         plugin: plugin.id.clone(),
         manifest: Arc::clone(&plugin.manifest),
-        session: Arc::clone(session),
+        target,
         admission: Admission::new(
             count(backend.max_concurrent_calls).min(MAX_CONCURRENT_CALLS_PER_PLUGIN),
             count(backend.max_queued_calls),

@@ -46,6 +46,10 @@ pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
         let running = state.running.take();
         // Under the state's lock: status, list and routing change together (B088).
         inner.path.registry.withdraw(&plugin.id);
+        if let Some(asleep) = state.asleep.take() {
+            asleep.end(Err("it was stopped".to_owned()));
+            state.settle(missing);
+        }
         if let Some(running) = &running {
             running.stopping.cancel();
             // Calls in flight may finish; those in the queue would keep coming for the length of the drain.
@@ -98,7 +102,8 @@ pub(crate) async fn end_process(inner: &Arc<Inner>, plugin: &Plugin, launched: &
     containers::end(inner, launched, ladder.eof).await;
 }
 
-async fn drain(running: &Running, limit: Duration) {
+/// Waits until no call is under way, or `limit` has passed.
+pub(super) async fn drain(running: &Running, limit: Duration) {
     let deadline = tokio::time::Instant::now() + limit;
     // The count falls by itself: each call has a deadline of its own.
     while running.route.admission.running() > 0

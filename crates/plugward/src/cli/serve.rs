@@ -50,6 +50,9 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketA
     })?;
     let joined = control.joined();
     host.start_enabled();
+    if let Some(folders) = &context.settings.folders {
+        host.follow_folders(folders.clone());
+    }
     let stop = context.stop.child_token();
     let mut faces = JoinSet::new();
     let (served, stopped) = (host.clone(), stop.clone());

@@ -17,8 +17,8 @@ use super::Failure;
 use super::operation::{CallBody, InfoBody, Notice, Operation, Outcome, StatusReport};
 use crate::exit::Exit;
 use crate::wire::{
-    AskBody, ErrorBody, HostBody, LogLineBody, NOT_FOUND_CODE, PluginBody, ReviewBody, SpanBody, SpanPageBody,
-    StatusBody, ToolBody,
+    AskBody, ErrorBody, FoldersBody, HostBody, LogLineBody, NOT_FOUND_CODE, PluginBody, ReviewBody, SpanBody,
+    SpanPageBody, StatusBody, ToolBody,
 };
 
 /// Who calls, in traces and decisions.
@@ -66,7 +66,11 @@ pub(crate) async fn execute(
         Operation::Info { id } => {
             let plugin = PluginBody::from(&host.plugin(&id).await?);
             let tools = tools(host, Some(&plugin.id)).await?;
-            Ok(Outcome::Info(Box::new(InfoBody { host: HostBody::from(&host.host_status(&id)?), plugin, tools })))
+            let is_in_trouble = plugin.error_message.is_some();
+            let words = if is_in_trouble { host.last_words(&id)? } else { Vec::new() };
+            let last_words = words.iter().map(LogLineBody::from).collect();
+            let process = HostBody::from(&host.host_status(&id)?);
+            Ok(Outcome::Info(Box::new(InfoBody { host: process, plugin, tools, last_words })))
         }
         Operation::Tools { id } => {
             let id = match id {
@@ -78,7 +82,9 @@ pub(crate) async fn execute(
         Operation::Call { tool, arguments, timeout_ms } => call(host, tool, arguments, timeout_ms, notices, stop).await,
         Operation::Status => {
             let plugins = plugins(host).await?;
-            Ok(Outcome::Status(Box::new(StatusReport { host: StatusBody::read(host, serving_pid), plugins })))
+            let folders = host.folders().as_ref().map(FoldersBody::from);
+            let report = StatusReport { host: StatusBody::read(host, serving_pid), plugins, folders };
+            Ok(Outcome::Status(Box::new(report)))
         }
         Operation::Logs { id, lines, follow } => logs(host, &id, lines, follow, notices, stop).await,
         Operation::Spans { plugin, outcome, limit } => {

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::wire::{
-    AnswerBody, AskBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody, StatusBody, ToolBody,
+    AnswerBody, AskBody, FoldersBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody,
+    StatusBody, ToolBody,
 };
 
 /// One operation.
@@ -108,6 +109,8 @@ pub(crate) struct InfoBody {
     pub(crate) host: HostBody,
     /// Its tools.
     pub(crate) tools: Vec<ToolBody>,
+    /// What it said on stderr in its last run, when it is in trouble.
+    pub(crate) last_words: Vec<LogLineBody>,
 }
 
 /// The host as a whole with its plugins.
@@ -117,6 +120,8 @@ pub(crate) struct StatusReport {
     pub(crate) host: StatusBody,
     /// Its plugins.
     pub(crate) plugins: Vec<PluginBody>,
+    /// The folders of plugin files; none if there are none.
+    pub(crate) folders: Option<FoldersBody>,
 }
 
 /// A call that got a result.

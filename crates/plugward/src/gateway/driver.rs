@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use plugward_host::Host;
@@ -108,6 +109,9 @@ enum Phase {
     },
 }
 
+/// Tells sessions apart that call themselves the same: clients of one kind take turns like any others.
+static NEXT_SESSION: AtomicU64 = AtomicU64::new(1);
+
 /// One session.
 pub(super) struct Driver {
     host: Host,
@@ -115,6 +119,8 @@ pub(super) struct Driver {
     limits: Limits,
     connection: Connection,
     caller: String,
+    /// Number of this session among those of all clients.
+    session: u64,
     phase: Phase,
     tasks: JoinSet<Outcome>,
     work: HashMap<TaskId, Work>,
@@ -136,6 +142,7 @@ impl Driver {
         Self {
             connection: Connection::new(limits.connection.clone()),
             caller: initialize::caller(None),
+            session: NEXT_SESSION.fetch_add(1, Ordering::Relaxed),
             phase: Phase::Serving,
             tasks: JoinSet::new(),
             work: HashMap::new(),
@@ -380,6 +387,7 @@ impl Driver {
             request: id.clone(),
             params,
             caller: self.caller.clone(),
+            session: self.session,
             start_wait: self.options.first_list_wait,
             cancel: cancel.clone(),
             notes: self.notes_in.clone(),

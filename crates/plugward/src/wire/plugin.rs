@@ -55,6 +55,8 @@ pub(crate) struct PluginBody {
     pub(crate) warnings: Vec<String>,
     /// Automatic restarts since the host started.
     pub(crate) restarts: u32,
+    /// What its process and its circuit breaker do, in one line.
+    pub(crate) activity: String,
     /// Non-protocol lines skipped on its stdout.
     pub(crate) noise_lines: u64,
     /// Isolation in force while it runs.
@@ -177,6 +179,7 @@ impl From<&PluginView> for PluginBody {
             quarantined_tools: view.quarantined_tools.iter().map(QuarantinedToolBody::from).collect(),
             warnings: view.warnings.clone(),
             restarts: view.restarts,
+            activity: view.activity.clone(),
             noise_lines: view.noise_lines,
             enforcement: view.enforcement.as_ref().map(EnforcementBody::from),
         }
