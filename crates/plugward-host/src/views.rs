@@ -138,7 +138,7 @@ impl HostView {
         line.push_str(&format!(", breaker {}", breaker.as_str()));
         match (breaker, retry_after) {
             (BreakerState::Closed, _) if failures > 0 => {
-                line.push_str(&format!(" ({failures} of {threshold} failures)"))
+                line.push_str(&format!(" ({failures} of {threshold} failures)"));
             }
             (_, Some(pause)) => line.push_str(&format!(" (for {:.1} s)", pause.as_secs_f32())),
             _ => {}

@@ -378,7 +378,7 @@ fn supervision_is_read_and_a_zero_that_means_nothing_is_refused_by_name() {
         let text = format!(
             "id: demo\nname: Demo\nversion: 1.0.0\nbackend: {{type: mcp, transport: stdio, command: x}}\n{lines}"
         );
-        plugward_policy::parse_manifest(&text, "plugin.yaml")
+        parse_manifest(&text, "plugin.yaml")
     };
     assert_eq!(with("").unwrap().manifest.supervision, plugward_policy::Supervision::default());
     let all = "supervision:\n  lazy: true\n  idle_stop_seconds: 300\n  exclusive: false\n  ping_seconds: 0\n  \

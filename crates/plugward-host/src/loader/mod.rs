@@ -161,20 +161,18 @@ async fn known(inner: &Arc<Inner>) -> Result<Known, HostError> {
 async fn act(inner: &Arc<Inner>, actions: Vec<Action>, look: &Look) -> Vec<FileProblem> {
     let mut failed = Vec::new();
     let mut running = JoinSet::new();
-    // A plugin whose id moves to another file is removed there before it is installed here.
-    let (removals, others): (Vec<_>, Vec<_>) =
-        actions.into_iter().partition(|action| matches!(action, Action::Remove { .. }));
-    for steps in [removals, others] {
+    let of_kind = |is_kind: fn(&Action) -> bool| actions.iter().filter(move |action| is_kind(action)).cloned();
+    let removals: Vec<_> = of_kind(|action| matches!(action, Action::Remove { .. })).collect();
+    let mut installs: Vec<_> = of_kind(|action| matches!(action, Action::Install { .. })).collect();
+    let changes = of_kind(|action| matches!(action, Action::Update { .. } | Action::Move { .. })).collect();
+    // One by one, in the order of their files: that is their order in every list from now on.
+    installs.sort_by(|a, b| a.file().cmp(&b.file()));
+    for (steps, at_once) in [(removals, STEPS_AT_ONCE), (installs, 1), (changes, STEPS_AT_ONCE)] {
         for action in steps {
-            if running.len() >= STEPS_AT_ONCE {
+            if running.len() >= at_once {
                 failed.extend(running.join_next().await.and_then(Result::ok).flatten());
             }
-            let file = match &action {
-                Action::Install { owned, .. } | Action::Update { owned, .. } | Action::Move { owned, .. } => {
-                    look.files.get(&owned.file).cloned()
-                }
-                Action::Remove { .. } => None,
-            };
+            let file = action.file().and_then(|file| look.files.get(file)).cloned();
             // In a task that the host waits for: a step that began is not left half done.
             let (owner, inner) = (Arc::clone(inner), Arc::clone(inner));
             let step = owner.tasks.spawn(async move { step(&inner, action, file).await });

@@ -75,6 +75,18 @@ impl Action {
     }
 }
 
+impl Action {
+    /// The file it is about; none for one that is gone.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Action::Install { owned, .. } | Action::Update { owned, .. } | Action::Move { owned, .. } => {
+                Some(&owned.file)
+            }
+            Action::Remove { .. } => None,
+        }
+    }
+}
+
 /// Why a file is not what runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Problem {

@@ -86,7 +86,7 @@ impl Look {
             }
             self.is_fresh |= found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age < FRESH));
             if found.is_file() && is_plugin_name(&path) {
-                self.single(path, source);
+                self.single(&path, source);
             } else if found.is_dir() {
                 let manifest = MANIFEST_NAMES.iter().map(|name| path.join(name)).find(|path| path.exists());
                 let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
@@ -104,17 +104,17 @@ impl Look {
     }
 
     /// A file that is all there is of its plugin.
-    fn single(&mut self, path: PathBuf, source: &str) {
+    fn single(&mut self, path: &Path, source: &str) {
         let text = path
             .canonicalize()
-            .map_err(|error| PackageError::os(&path, "read", error))
+            .map_err(|error| PackageError::os(path, "read", error))
             .and_then(|target| package::read_manifest(&target));
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let name = format!("plugin.{}", extension.to_ascii_lowercase());
         let file = |text: String| {
             let digest = digest_of(&[name.as_bytes(), text.as_bytes()]);
             PluginFile {
-                path: path.clone(),
+                path: path.to_owned(),
                 source: source.to_owned(),
                 manifest_name: name.into(),
                 text,
@@ -122,7 +122,7 @@ impl Look {
                 digest,
             }
         };
-        self.take(path.clone(), text.map(file));
+        self.take(path.to_owned(), text.map(file));
     }
 
     fn package(&mut self, path: PathBuf, manifest: &Path, source: &str) {
@@ -144,7 +144,7 @@ impl Look {
                 // A package is named by its manifest: that is where the positions are.
                 let shown = match &file.package {
                     Some(package) => package.join(&file.manifest_name),
-                    None => path.clone(),
+                    None => file.path.clone(),
                 };
                 match parse_manifest(&file.text, &shown.display().to_string()) {
                     Ok(parsed) => Found::Plugin { id: parsed.manifest.id, digest: file.digest.clone() },
@@ -277,15 +277,19 @@ mod tests {
         let digest = || look(&FolderSettings::of(folder.path())).files[&package].digest.clone();
         let mut seen = vec![digest()];
         assert_eq!(digest(), seen[0]);
-        let steps: [&dyn Fn(); 4] = [
-            &|| fs::write(package.join("lib/a"), "2").unwrap(),
+        // The clock of a file system may stand still for some milliseconds: written until it moved on.
+        let mut now = digest();
+        while now == seen[0] {
+            fs::write(package.join("lib/a"), "2").unwrap();
+            now = digest();
+        }
+        seen.push(now);
+        let steps: [&dyn Fn(); 3] = [
             &|| fs::write(package.join("lib/b"), "").unwrap(),
             &|| fs::rename(package.join("lib/b"), package.join("lib/c")).unwrap(),
             &|| fs::write(package.join("plugin.yaml"), manifest("pack") + "\n").unwrap(),
         ];
         for step in steps {
-            // The clock of a file system may stand still for some milliseconds.
-            std::thread::sleep(std::time::Duration::from_millis(20));
             step();
             let now = digest();
             assert!(!seen.contains(&now), "change {} did not show", seen.len());

@@ -13,39 +13,49 @@ use super::FolderWatch;
 /// Pause between two looks beside notices: what no notice tells, such as a change behind a link, shows by then.
 const LOOK_ANYWAY: Duration = Duration::from_secs(30);
 
+/// Pause between two looks where the kernel tells nothing although it was asked to.
+const WITHOUT_NOTICES: Duration = Duration::from_secs(2);
+
 /// Folders that notices are asked for. The kernel's own limit is usually 8,192 for one user, and others want some.
 const MAX_WATCHED: usize = 2048;
 
 /// Notices of changes.
 pub(super) struct Watch {
     pause: Duration,
+    told_of_limit: bool,
     #[cfg(target_os = "linux")]
     notices: Option<linux::Notices>,
 }
 
 impl Watch {
     pub(super) fn new(mode: FolderWatch) -> Self {
-        let pause = match mode {
-            FolderWatch::Events => LOOK_ANYWAY,
-            FolderWatch::Poll(pause) => pause,
-        };
         #[cfg(target_os = "linux")]
-        let notices = match mode {
-            FolderWatch::Events => linux::Notices::open(),
-            FolderWatch::Poll(_) => None,
-        };
+        let notices = if mode == FolderWatch::Events { linux::Notices::open() } else { None };
         #[cfg(target_os = "linux")]
-        return Self { pause: if notices.is_some() { pause } else { pause.min(WITHOUT_NOTICES) }, notices };
+        let has_notices = notices.is_some();
         #[cfg(not(target_os = "linux"))]
-        Self { pause: pause.min(WITHOUT_NOTICES) }
+        let has_notices = false;
+        let pause = match mode {
+            FolderWatch::Poll(pause) => pause,
+            FolderWatch::Events if has_notices => LOOK_ANYWAY,
+            FolderWatch::Events => WITHOUT_NOTICES,
+        };
+        Self {
+            pause,
+            told_of_limit: false,
+            #[cfg(target_os = "linux")]
+            notices,
+        }
     }
 
     /// Asks for notices of changes in these folders. Those asked for before go on.
     pub(super) fn follow(&mut self, folders: &[PathBuf]) {
         let folders: BTreeSet<&PathBuf> = folders.iter().collect();
-        if folders.len() > MAX_WATCHED {
-            tracing::warn!("more than {MAX_WATCHED} folders of plugins: changes in some show late");
+        if folders.len() > MAX_WATCHED && !std::mem::replace(&mut self.told_of_limit, true) {
+            tracing::warn!("more than {MAX_WATCHED} folders of plugins: changes in the deepest show late");
         }
+        let mut folders: Vec<&PathBuf> = folders.into_iter().collect();
+        folders.sort_by_key(|folder| folder.components().count());
         #[cfg(target_os = "linux")]
         if let Some(notices) = &self.notices {
             folders.into_iter().take(MAX_WATCHED).for_each(|folder| notices.follow(folder));
@@ -75,9 +85,6 @@ impl Watch {
         let _ = tokio::time::timeout(longest, wait).await;
     }
 }
-
-/// Pause between two looks where the kernel tells nothing although it was asked to.
-const WITHOUT_NOTICES: Duration = Duration::from_secs(2);
 
 #[cfg(target_os = "linux")]
 mod linux {

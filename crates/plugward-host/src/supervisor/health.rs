@@ -38,7 +38,7 @@ pub(super) async fn unresponsive(running: &Running, every: Duration) -> String {
         }
         match session.request("ping", None, limit).await {
             // It answers, and it will not know the method the next time either.
-            Err(RequestError::Rejected(error)) if i64::from(error.code) == METHOD_NOT_FOUND => break,
+            Err(RequestError::Rejected(error)) if error.code == METHOD_NOT_FOUND => break,
             // The end of the conversation is told elsewhere.
             Err(RequestError::Unavailable(_)) => break,
             Err(RequestError::TimedOut { .. }) if session.messages_in() == heard => misses += 1,

@@ -57,7 +57,7 @@ pub(crate) async fn execute(
         }
         Operation::Enable { id } => plugin(host.enable(&id).await?),
         Operation::Disable { id } => plugin(host.disable(&id).await?),
-        Operation::Restart { id } => Ok(Outcome::Host(HostBody::from(&host.restart(&id).await?))),
+        Operation::Restart { id } => Ok(Outcome::Host(Box::new(HostBody::from(&host.restart(&id).await?)))),
         Operation::Remove { id } => {
             host.remove(&id).await?;
             Ok(Outcome::Done)

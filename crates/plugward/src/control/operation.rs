@@ -79,7 +79,7 @@ pub(crate) enum Outcome {
     /// One plugin with its process and tools.
     Info(Box<InfoBody>),
     /// The process side of one plugin.
-    Host(HostBody),
+    Host(Box<HostBody>),
     /// What would run.
     Review(Box<ReviewBody>),
     /// Tools.

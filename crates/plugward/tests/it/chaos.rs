@@ -25,7 +25,10 @@ const CROWD: u64 = 8;
 
 /// Failures in a row that pause a plugin here, and for how long: often enough to see many pauses.
 const THRESHOLD: u32 = 2;
-const OPEN_FOR: Duration = Duration::from_millis(60);
+const OPEN_FOR: Duration = Duration::from_millis(400);
+
+/// Pause of a caller that met a plugin that is paused or away.
+const COME_BACK: Duration = Duration::from_millis(20);
 
 struct Dice(u64);
 
@@ -150,7 +153,7 @@ async fn call(host: &Host, seen: &mut Seen, plugin: &str, fate: &str, number: u6
 }
 
 fn is_up(host: &Host, plugin: &str) -> bool {
-    host.snapshot().len() > 0 && host.tools().iter().any(|tool| tool.id.plugin().as_str() == plugin)
+    host.tools().iter().any(|tool| tool.id.plugin().as_str() == plugin)
 }
 
 /// Calls one after the other, with the reference beside.
@@ -166,7 +169,7 @@ async fn alone_with(host: Host, plugin: String, calls: u64, seed: u64) -> Seen {
             "refused" => {
                 model.refused(begun);
                 // As a caller does that is told when to come back.
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                tokio::time::sleep(COME_BACK).await;
                 continue;
             }
             "away" => {
@@ -212,7 +215,7 @@ async fn in_a_crowd(host: Host, plugin: String, first: u64, calls: u64, seed: u6
                     seen.deaths += u64::from(fate == "die");
                     died_at.get_or_insert_with(Instant::now);
                 }
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                tokio::time::sleep(COME_BACK).await;
             }
         }
     }
@@ -225,6 +228,45 @@ fn descriptors() -> usize {
 
 fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// Each call has one trace of its own, and no trace is of no call.
+async fn each_call_has_one_trace(host: &Host, traces: &[String]) {
+    let made = traces.len();
+    let distinct: HashSet<&String> = traces.iter().collect();
+    assert_eq!(distinct.len(), made);
+    let (mut kept, mut before_this) = (0, None);
+    loop {
+        let page = host.spans(SpanFilter { limit: 0, before: before_this, ..SpanFilter::default() }).await.unwrap();
+        assert!(page.spans.iter().all(|span| distinct.contains(&span.trace_id)), "a trace of no call");
+        kept += page.spans.len();
+        before_this = page.next_before;
+        if before_this.is_none() {
+            break;
+        }
+    }
+    assert_eq!(u64::try_from(made - kept).unwrap(), host.dropped_spans(), "{kept} of {made} traces are kept");
+}
+
+fn report(all: &mut Seen, took: Duration) {
+    let made = all.traces.len();
+    all.recoveries.sort();
+    let at = |part: usize| all.recoveries.get(all.recoveries.len() * part / 100).copied().unwrap_or_default();
+    println!(
+        "{made} calls in {:.1} s: {} answered, {} failed as told, {} met a pause, {} met a plugin that was away; {} \
+         deaths, {} pauses as the reference has them; from a death to the next good answer {:.0} ms (median), {:.0} ms \
+         (99 of 100), {:.0} ms (longest)",
+        took.as_secs_f64(),
+        all.answered,
+        all.failed_as_told,
+        all.refused,
+        all.away,
+        all.deaths,
+        all.openings,
+        at(50).as_secs_f64() * 1e3,
+        at(99).as_secs_f64() * 1e3,
+        all.recoveries.last().copied().unwrap_or_default().as_secs_f64() * 1e3,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -289,43 +331,12 @@ async fn ten_plugins_die_at_random_and_every_call_ends_once() {
         let status = test.host.host_status(&id).unwrap();
         assert_eq!((status.calls_running, status.calls_waiting, status.breaker.state.as_str()), (0, 0, "closed"));
     }
-    // Each call has one trace of its own, and no trace is of no call.
-    let made = all.traces.len();
-    let distinct: HashSet<&String> = all.traces.iter().collect();
-    assert_eq!(distinct.len(), made);
-    let (mut kept, mut before_this) = (0, None);
-    loop {
-        let page =
-            test.host.spans(SpanFilter { limit: 0, before: before_this, ..SpanFilter::default() }).await.unwrap();
-        kept += page.spans.iter().filter(|span| distinct.contains(&span.trace_id)).count();
-        assert!(page.spans.iter().all(|span| distinct.contains(&span.trace_id)), "a trace of no call");
-        before_this = page.next_before;
-        if before_this.is_none() {
-            break;
-        }
-    }
-    assert_eq!(u64::try_from(made - kept).unwrap(), test.host.dropped_spans(), "{kept} of {made} traces are kept");
+    each_call_has_one_trace(&test.host, &all.traces).await;
     test.close().await;
     eventually("nothing is left", || {
         (processes_with(&mark).is_empty() && tasks() <= before.0 && descriptors() <= before.1 + 2).then_some(())
     })
     .await;
-    all.recoveries.sort();
-    let at = |part: usize| all.recoveries.get(all.recoveries.len() * part / 100).copied().unwrap_or_default();
-    println!(
-        "{made} calls in {:.1} s: {} answered, {} failed as told, {} met a pause, {} met a plugin that was away; {} \
-         deaths, {} pauses as the reference has them; from a death to the next good answer {:.0} ms (median), {:.0} ms \
-         (99 of 100), {:.0} ms (longest)",
-        took.as_secs_f64(),
-        all.answered,
-        all.failed_as_told,
-        all.refused,
-        all.away,
-        all.deaths,
-        all.openings,
-        at(50).as_secs_f64() * 1e3,
-        at(99).as_secs_f64() * 1e3,
-        all.recoveries.last().copied().unwrap_or_default().as_secs_f64() * 1e3,
-    );
+    report(&mut all, took);
     assert!(all.deaths > 10 && all.openings > 0 && all.refused > 0, "a run without deaths and pauses shows nothing");
 }

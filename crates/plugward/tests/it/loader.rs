@@ -307,7 +307,7 @@ impl Random<'_> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn random_operations_under_load_end_as_a_fresh_load_and_touch_no_other_plugin() {
     // Issue 4: no restart of an untouched plugin, no lost call, and the registry equal to a fresh load.
-    const OPERATIONS: usize = 150;
+    const OPERATIONS: usize = 1000;
     let it = Followed::new(FolderWatch::Events).await;
     it.put("steady.yaml", &says("steady", 1));
     it.run("steady").await;
