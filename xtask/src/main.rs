@@ -1,9 +1,10 @@
 //! `cargo xtask`: the chores of this repository in Rust, so that a clone needs nothing but cargo to start. Owns tidy
-//! checks, the one test command, and the checks against real servers and clients. Refuses to be a build system: cargo
+//! checks, the one test command, the table of attacks, and the checks against real servers and clients. Refuses to be a build system: cargo
 //! builds.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for terminals and CI logs")]
 
+mod attacks;
 mod chaos;
 mod driver;
 mod guard;
@@ -23,6 +24,7 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   test [--quick]      everything that must pass before a commit counts; --quick leaves out real servers and clients
+  attacks             attacks the sandbox for real and shows what became of each threat at each level
   tidy [--verbose]    rules about the shape of the repository; --verbose also names what is close to a limit
   chaos [--calls N] [--seed N]
                       calls ten plugins that crash at random (100000 calls), and checks that nothing is lost or left
@@ -64,6 +66,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["chaos", options @ ..] => chaos::run(options),
         ["real-servers"] => real_servers::run(),
         ["real-clients"] => real_clients::run(),
+        ["attacks"] => attacks::run(),
         ["tidy"] => tidy::run(false),
         ["tidy", "--verbose"] => tidy::run(true),
         _ => bail!("`{}` is no command\n\n{HELP}", words.join(" ")),

@@ -32,6 +32,8 @@ const PREREQUISITES: &[Prerequisite] = &[
     Prerequisite { program: "node", system_package: "nodejs", needed_for: "real servers and clients" },
     Prerequisite { program: "npm", system_package: "npm", needed_for: "installing real servers and clients" },
     Prerequisite { program: "python3", system_package: "python3", needed_for: "real servers and clients" },
+    Prerequisite { program: "jq", system_package: "jq", needed_for: "the examples of commands as tools" },
+    Prerequisite { program: "sqlite3", system_package: "sqlite3", needed_for: "the examples of commands as tools" },
 ];
 
 /// The folder of the workspace.
@@ -100,8 +102,19 @@ pub(crate) fn prepare() -> Result<()> {
     for entry in PREREQUISITES {
         require(entry.program)?;
     }
+    prepare_attacks()?;
     check_node()?;
     check_python()
+}
+
+/// Programs that the attack suite uses if they are there: a missing one is installed when we may, and named when not.
+pub(crate) fn prepare_attacks() -> Result<()> {
+    if find("bwrap").is_none()
+        && let Err(error) = install_system_packages(&["bubblewrap"])
+    {
+        println!("    bwrap: the backend `bwrap` is not tried ({error:#})");
+    }
+    Ok(())
 }
 
 fn install_system_packages(packages: &[&str]) -> Result<()> {

@@ -5,9 +5,11 @@
 //! binary. Start at [`Host`]; a call's way is told in [`CallRequest`]'s module, a plugin's life in the supervisor's.
 
 mod call;
+mod command;
 mod config;
 mod contract;
 mod discovery;
+mod egress;
 mod error;
 mod events;
 mod host;
@@ -24,6 +26,10 @@ mod views;
 
 pub use call::breaker::{BreakerState, BreakerView};
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
+pub use command::{
+    CommandError, CommandErrorCode, CommandResult, CommandStage, CommandTools, CommandToolsConfig, RegisteredCommand,
+    Registration, SpilledOutput,
+};
 pub use config::{
     DRAIN_GRACE, Environment, HostConfig, MAX_CONCURRENT_CALLS, MAX_CONCURRENT_CALLS_PER_PLUGIN, MAX_PARALLEL_STARTS,
     MAX_QUEUED_CALLS, Naming, SHUTDOWN_LIMIT, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE, SupervisionSettings,
@@ -37,6 +43,6 @@ pub use registry::Snapshot;
 pub use sandbox_check::{LevelCheck, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use views::{
-    Answer, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin, PendingAsk, PluginView, QuarantinedTool,
-    ReviewTool, ReviewView, ToolView,
+    Answer, AttemptOutcome, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt,
+    PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView, ToolView,
 };

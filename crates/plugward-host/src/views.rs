@@ -62,6 +62,11 @@ pub struct PluginView {
     pub noise_lines: u64,
     /// Last failure, if it has not been overcome.
     pub error: Option<String>,
+    /// Hosts it tried to reach since somebody last approved it, refused ones first. Only with a list of hosts: without
+    /// any, and with all, nobody sees what it tries.
+    pub network_attempts: Vec<NetworkAttempt>,
+    /// Attempts beyond those, which are only counted.
+    pub network_attempts_unlisted: u64,
     /// Sandbox in force while it runs.
     pub enforcement: Option<Enforcement>,
     /// The manifest's text as installed.
@@ -324,4 +329,59 @@ pub enum Answer {
     AllowSession,
     /// No.
     Deny,
+}
+
+/// A host a plugin tried to reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkAttempt {
+    /// Its name or address, as the plugin gave it; escaped for people.
+    pub host: String,
+    /// The port; none when only the name was asked for.
+    pub port: Option<u16>,
+    /// How it went.
+    pub outcome: AttemptOutcome,
+    /// Why it was not allowed or did not come about; empty if it did.
+    pub reason: String,
+    /// How often.
+    pub count: u64,
+    /// The last time.
+    pub last_at: SystemTime,
+    /// Bytes sent over connections that have ended.
+    pub sent_bytes: u64,
+    /// Bytes received over connections that have ended.
+    pub received_bytes: u64,
+}
+
+impl NetworkAttempt {
+    /// Host and port as they are usually written.
+    pub fn place(&self) -> String {
+        match self.port {
+            Some(port) if self.host.contains(':') => format!("[{}]:{port}", self.host),
+            Some(port) => format!("{}:{port}", self.host),
+            None => self.host.clone(),
+        }
+    }
+}
+
+/// How an attempt to reach a host went, what a person should see first first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    /// Nobody granted it.
+    Refused,
+    /// It was granted, and the host could not be reached.
+    Failed,
+    /// It was granted, and connected.
+    Allowed,
+}
+
+impl AttemptOutcome {
+    /// The word for it in answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Allowed => "allowed",
+        }
+    }
 }

@@ -26,7 +26,7 @@ pub enum ProtocolVersion {
     V2025_06_18,
     /// 2025-11-25: the newest with `initialize`.
     V2025_11_25,
-    /// 2026-07-28: no handshake, no server requests. Known, not yet spoken.
+    /// 2026-07-28: no handshake, no server requests; see [`crate::modern`].
     V2026_07_28,
 }
 
@@ -34,7 +34,7 @@ impl ProtocolVersion {
     /// The newest revision with a handshake; what we ask for and offer (Requirement 5).
     pub const LATEST_LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
-    /// Revisions this crate speaks, newest first.
+    /// Revisions with a handshake that this crate speaks, newest first.
     pub const SUPPORTED: [ProtocolVersion; 4] = [
         ProtocolVersion::V2025_11_25,
         ProtocolVersion::V2025_06_18,
@@ -66,7 +66,7 @@ impl ProtocolVersion {
         self <= Self::LATEST_LEGACY
     }
 
-    /// Whether this crate speaks it.
+    /// Whether it can be agreed on in a handshake.
     #[must_use]
     pub fn is_supported(self) -> bool {
         Self::SUPPORTED.contains(&self)
@@ -109,7 +109,7 @@ pub struct Implementation {
 }
 
 impl Implementation {
-    fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let mut text = format!("{{\"name\":{},\"version\":{}", json_string(&self.name), json_string(&self.version));
         if let Some(title) = &self.title {
             text.push_str(",\"title\":");
@@ -119,7 +119,7 @@ impl Implementation {
         text
     }
 
-    fn from_raw(raw: Option<&RawValue>) -> Option<Self> {
+    pub(crate) fn from_raw(raw: Option<&RawValue>) -> Option<Self> {
         // One member of the wrong kind must not make a server unusable: the name is only shown.
         raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
     }
@@ -206,7 +206,9 @@ pub struct ServerHelloOut {
 }
 
 impl ServerHelloOut {
-    pub(crate) fn to_result(&self, version: ProtocolVersion) -> String {
+    /// The JSON text of the result, for a client that will speak `version`.
+    #[must_use]
+    pub fn to_result(&self, version: ProtocolVersion) -> String {
         let mut text = format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}",
             version.as_str(),
@@ -224,13 +226,19 @@ impl ServerHelloOut {
 
 /// What a client asked for in `initialize`.
 #[derive(Clone, Debug)]
-pub(crate) struct InitializeParams {
-    pub(crate) requested_version: String,
-    pub(crate) client: Option<Implementation>,
+pub struct InitializeParams {
+    /// The revision it wants, as sent.
+    pub requested_version: String,
+    /// Who it says it is.
+    pub client: Option<Implementation>,
 }
 
 impl InitializeParams {
-    pub(crate) fn parse(params: Option<&RawValue>) -> Result<Self, &'static str> {
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    /// What is wrong with them, for the text of an error -32602.
+    pub fn parse(params: Option<&RawValue>) -> Result<Self, &'static str> {
         let params = params.ok_or("params are missing")?;
         let members = object::members(params.get(), &["protocolVersion", "clientInfo"])
             .map_err(|_| "params are not an object")?;

@@ -82,6 +82,14 @@ pub mod codes {
     pub const INVALID_PARAMS: i64 = -32602;
     /// Our own failure.
     pub const INTERNAL_ERROR: i64 = -32603;
+    /// Legacy revisions: there is no such resource. The stateless ones say it with [`INVALID_PARAMS`].
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// Stateless revisions over HTTP: headers and body say different things.
+    pub const HEADER_MISMATCH: i64 = -32020;
+    /// Stateless revisions: the request needs a capability that its client did not declare.
+    pub const MISSING_CAPABILITY: i64 = -32021;
+    /// Stateless revisions: the request is written in a revision that is not spoken.
+    pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
 /// What is wrong with a payload. Whose fault it is depends on the direction.

@@ -70,6 +70,8 @@ pub enum FileControl {
 pub enum NetworkControl {
     /// Nothing.
     Open,
+    /// Its network has no way out but listeners for the hosts it was given.
+    Hosts,
     /// It can make no socket.
     NoneSeccomp,
     /// It can make no socket, and its network has no way out.
@@ -124,11 +126,48 @@ pub enum UserControl {
     Separate,
 }
 
+/// What puts the level in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Backend {
+    /// The launcher itself, on Linux.
+    Native,
+    /// On Linux, bubblewrap for namespaces and mounts and the launcher for the rest: where only bubblewrap may make user
+    /// namespaces.
+    Bwrap,
+    /// Seatbelt on macOS. Written and type-checked; untested.
+    Seatbelt,
+    /// AppContainer and job object on Windows. Written and type-checked; untested.
+    AppContainer,
+}
+
+impl Backend {
+    /// The word used in reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Bwrap => "bwrap",
+            Self::Seatbelt => "seatbelt",
+            Self::AppContainer => "app_container",
+        }
+    }
+
+    /// Whether the attack suite is run against it.
+    #[must_use]
+    pub const fn is_tested(self) -> bool {
+        matches!(self, Self::Native | Self::Bwrap)
+    }
+}
+
 /// Report of what is enforced for one plugin process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforcement {
     /// Overall level; the only value a policy may compare with a required minimum.
     pub level: Level,
+    /// What puts it in force.
+    pub backend: Backend,
     /// How the process tree is ended.
     pub tree: TreeControl,
     /// What closes the file system.
@@ -170,6 +209,8 @@ impl Applied {
     pub(crate) const PROCESS_LIMIT: Self = Self(1 << 15);
     pub(crate) const FILE_LIMIT: Self = Self(1 << 16);
     pub(crate) const OWN_USER: Self = Self(1 << 17);
+    /// Bubblewrap made the namespaces.
+    pub(crate) const BWRAP: Self = Self(1 << 30);
 
     pub(crate) const fn landlock(abi: u8) -> Self {
         Self(abi as u32)
@@ -228,6 +269,7 @@ impl Enforcement {
         let landlock_abi = applied.landlock_abi();
         Self {
             level,
+            backend: if has(Applied::BWRAP) { Backend::Bwrap } else { Backend::Native },
             tree: if has(Applied::PROCESSES) { TreeControl::PidNamespace } else { TreeControl::Subreaper },
             fs: match landlock_abi {
                 _ if has(Applied::MOUNTS) => FileControl::MountNamespace,
@@ -238,7 +280,8 @@ impl Enforcement {
             net: match (has(Applied::NO_SOCKETS), has(Applied::NETWORK)) {
                 (true, true) => NetworkControl::NoneNamespace,
                 (true, false) => NetworkControl::NoneSeccomp,
-                (false, _) => NetworkControl::Open,
+                (false, true) => NetworkControl::Hosts,
+                (false, false) => NetworkControl::Open,
             },
             mem: if has(Applied::MEMORY_LIMIT) { MemoryControl::Rlimit } else { MemoryControl::None },
             pids: match (has(Applied::PROCESS_LIMIT), has(Applied::PROCESSES)) {
@@ -266,15 +309,22 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
     }
     let abi = applied.landlock_abi();
     let spaces = applied.has(Applied::MOUNTS);
-    let facts: [(bool, &str); 10] = [
-        (!applied.has(Applied::NO_SOCKETS), "network isolation"),
+    let open = !applied.has(Applied::NO_SOCKETS) && !applied.has(Applied::NETWORK);
+    let facts: [(bool, &str); 13] = [
+        (open, "network isolation"),
         (!spaces && abi == 0, "file system isolation"),
         (!spaces && abi > 0, "hiding that files exist"),
         (!applied.has(Applied::PROCESSES), "process namespace"),
         (!spaces && abi < LANDLOCK_SCOPES_ABI, "signals to the user's other processes"),
-        (!applied.has(Applied::NO_SOCKETS) && abi < LANDLOCK_SCOPES_ABI, "the user's Unix sockets without a path"),
+        (!applied.has(Applied::NO_SOCKETS) && level == Level::Limited, "the user's Unix sockets"),
         (spaces && abi == 0, "Landlock as a second layer"),
         (spaces && !applied.has(Applied::PROC), "/proc inside the sandbox"),
+        (
+            applied.has(Applied::BWRAP),
+            "keeping written files from being loaded as libraries (needs namespaces of our own)",
+        ),
+        (applied.has(Applied::BWRAP), "hiding what /proc tells about the machine (needs namespaces of our own)"),
+        (applied.has(Applied::BWRAP), "limit on the number of temporary files (needs namespaces of our own)"),
         (!applied.has(Applied::PROCESS_LIMIT), "limit on processes"),
         (true, "limit on shared memory (needs cgroup v2)"),
     ];
@@ -324,11 +374,17 @@ mod tests {
         assert_eq!((partial.fs, partial.net), (FileControl::Landlock, NetworkControl::NoneSeccomp));
         assert_eq!((partial.tree, partial.landlock_abi), (TreeControl::Subreaper, 5));
         assert!(partial.missing.iter().any(|layer| layer == "signals to the user's other processes"));
-        let all = Applied::from_bits(!0xff).with(Applied::landlock(7));
+        let listed = Enforcement::of(Level::Full, Applied::MOUNTS.with(Applied::NETWORK), None);
+        assert_eq!(listed.net, NetworkControl::Hosts);
+        assert!(!listed.missing.iter().any(|layer| layer == "network isolation"));
+        let all = Applied::from_bits(!0xff & !Applied::BWRAP.to_bits()).with(Applied::landlock(7));
         let full = Enforcement::of(Level::Full, all, Some("ok@boot/hash".into()));
         assert_eq!((full.fs, full.net), (FileControl::MountNamespace, NetworkControl::NoneNamespace));
         assert_eq!((full.tree, full.pids), (TreeControl::PidNamespace, ProcessControl::UserNamespace));
         assert_eq!(full.missing, ["limit on shared memory (needs cgroup v2)"]);
+        let bwrap = Enforcement::of(Level::Full, all.with(Applied::BWRAP), None);
+        assert_eq!((full.backend, bwrap.backend), (Backend::Native, Backend::Bwrap));
+        assert_eq!(bwrap.missing.len(), 4, "{:?}", bwrap.missing);
     }
 
     /// A minimum level is a comparison; a wrong order would let a weak sandbox pass for a strong one.

@@ -37,6 +37,9 @@
 //! | `limited` | limits and filter |
 //! | `none` | nothing |
 //!
+//! Where only bubblewrap may make user namespaces, it makes those of level `full`; the launcher, executed again inside, adds
+//! the rest ([`Backend`]).
+//!
 //! Before a level is reported for the first time under the same rules in one boot, a witness runs in the plugin's place and
 //! tries to get through. [`Enforcement`] says what is in force and what is missing.
 //!
@@ -47,11 +50,18 @@
 //! a process that left that session escapes. The report then says that the tree is not known to be gone. A plugin that
 //! keeps stopping its launcher can delay the end of its tree as long as it runs.
 //!
-//! Shared memory is not limited without cgroups, which are not used yet; nor is a list of hosts enforced.
+//! Shared memory is not limited without cgroups, which are not used yet.
+//!
+//! # Listed hosts
+//!
+//! A plugin with [`Network::Hosts`] has a network in which there is nothing but a loopback device with listening sockets.
+//! Those sockets are handed to the host ([`PluginProcess::take_listeners`]), which accepts and decides where each
+//! connection leads. No process of ours runs inside, and no setting of the plugin has to be right for it.
 
 mod enforcement;
 mod error;
 mod exit;
+mod listed;
 mod platform;
 mod sandbox;
 mod spec;
@@ -62,23 +72,24 @@ mod linux;
 mod unsupported;
 
 pub use enforcement::{
-    DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
+    Backend, DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
     UserControl,
 };
 pub use error::{OsCause, SpawnError, SpawnStep};
 pub use exit::{ExitReport, MainExit};
+pub use listed::{ListedHosts, MAX_LISTENERS};
 pub use platform::{Availability, PlatformReport, probe};
 pub use sandbox::{
-    DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
+    Alias, DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
 };
 pub use spec::{LaunchSpec, StopGrace};
 
-#[cfg(all(target_os = "linux", feature = "mutation"))]
-pub use linux::launcher_main_without;
 #[cfg(target_os = "linux")]
-pub use linux::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+pub use linux::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+#[cfg(all(target_os = "linux", feature = "mutation"))]
+pub use linux::{launcher_main_with_landlock, launcher_main_without};
 #[cfg(not(target_os = "linux"))]
-pub use unsupported::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+pub use unsupported::{Launcher, Listeners, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 
 /// First argument that turns the host's executable into the launcher (see [`launcher_main_if_requested`]).
 pub const LAUNCH_ARGUMENT: &str = "__plugward-launch";

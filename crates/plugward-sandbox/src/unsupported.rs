@@ -28,6 +28,15 @@ pub struct Spawned {
     pub process: PluginProcess,
 }
 
+/// The sockets of a plugin with listed hosts; there are none on this system.
+#[derive(Debug)]
+pub struct Listeners {
+    /// One for each listener described.
+    pub tcp: Vec<std::net::TcpListener>,
+    /// Where the plugin asks for names.
+    pub names: Option<std::net::UdpSocket>,
+}
+
 /// A started plugin; there is none on this system.
 #[derive(Debug)]
 pub struct PluginProcess(Infallible);
@@ -68,6 +77,9 @@ impl PluginProcess {
         match self.0 {}
     }
     pub fn enforcement(&self) -> &Enforcement {
+        match self.0 {}
+    }
+    pub fn take_listeners(&self) -> Option<Listeners> {
         match self.0 {}
     }
     pub fn stop_grace(&self) -> StopGrace {

@@ -5,6 +5,7 @@
 
 mod api;
 mod cli;
+mod clients;
 mod control;
 mod exit;
 mod gateway;

@@ -24,6 +24,11 @@ pub(crate) const HOME_VARIABLE: &str = "PLUGWARD_HOME";
 /// Variable that sets the environment; stronger than the file.
 pub(crate) const ENVIRONMENT_VARIABLE: &str = "PLUGWARD_ENVIRONMENT";
 
+/// Variable that names the project folder, in which commands run.
+const PROJECT_VARIABLE: &str = "PLUGWARD_PROJECT_DIR";
+/// The state folder in a user's own folder, unless something says otherwise.
+const HOME_IN_USER: &str = ".local/share/plugward";
+
 /// Folder in the home for what belongs to a serving process: its socket, and the token of the Host API.
 pub(crate) const RUN_DIR: &str = "run";
 
@@ -64,6 +69,8 @@ pub(crate) enum SettingsError {
 pub(crate) struct Settings {
     /// State folder, absolute.
     pub(crate) home: PathBuf,
+    /// Whether a program started without any of our variables and options has the same home.
+    pub(crate) is_usual_home: bool,
     /// The environment gate.
     pub(crate) environment: Environment,
     /// What decided the environment, for `doctor`.
@@ -101,7 +108,10 @@ impl Settings {
             .permissions
             .into_iter()
             .fold(Catalogue::seed(), |catalogue, (name, effect)| catalogue.with(name, effect));
+        let usual = variable("HOME").map(|user| PathBuf::from(user).join(HOME_IN_USER));
+        let is_usual_home = usual.as_ref() == Some(&home);
         Ok(Self {
+            is_usual_home,
             environment,
             environment_source,
             catalogue,
@@ -122,15 +132,29 @@ impl Settings {
             catalogue: self.catalogue.clone(),
             launcher: Launcher::current_exe()?,
             // Variables that are no UTF-8 cannot be named in a manifest and are not on the list that plugins get.
-            host_environment: std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-                .collect(),
+            host_environment: with_project(
+                std::env::vars_os()
+                    .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                    .collect(),
+            ),
             naming: self.naming,
             restart_base_delay: self.restart_base_delay,
             supervision: self.supervision,
             operator: operator(),
         })
     }
+}
+
+/// The environment with the project folder in it: the one it names, or else the folder plugward was started in.
+fn with_project(mut environment: Vec<(String, String)>) -> Vec<(String, String)> {
+    let named = environment.iter().any(|(name, value)| name == PROJECT_VARIABLE && !value.is_empty());
+    if !named
+        && let Some(folder) = std::env::current_dir().ok().and_then(|folder| folder.into_os_string().into_string().ok())
+    {
+        environment.retain(|(name, _)| name != PROJECT_VARIABLE);
+        environment.push((PROJECT_VARIABLE.to_owned(), folder));
+    }
+    environment
 }
 
 /// `--home`, else the variable, else the XDG data folder. Empty values count as absent.
@@ -141,7 +165,7 @@ fn locate_home(given: Option<PathBuf>, variable: impl Fn(&str) -> Option<OsStrin
         .or_else(|| set(HOME_VARIABLE))
         // The XDG rules: a relative path in these variables is to be ignored.
         .or_else(|| set("XDG_DATA_HOME").filter(|path| path.is_absolute()).map(|path| path.join("plugward")))
-        .or_else(|| set("HOME").map(|path| path.join(".local/share/plugward")))
+        .or_else(|| set("HOME").map(|path| path.join(HOME_IN_USER)))
         .ok_or(SettingsError::NoHome)?;
     Ok(std::path::absolute(&home).unwrap_or(home))
 }

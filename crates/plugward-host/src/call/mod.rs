@@ -14,13 +14,15 @@ pub(crate) mod breaker;
 mod place;
 mod record;
 pub(crate) mod result;
+mod target;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use plugward_policy::{
-    Catalogue, Decision, DecisionInput, Effect, GrantSet, Manifest, PluginId, StandingAnswer, ToolId, decide,
+    BackendKind, Catalogue, Decision, DecisionInput, Effect, GrantSet, Manifest, PluginId, StandingAnswer, ToolId,
+    decide,
 };
 use plugward_store::Store;
 use serde_json::value::RawValue;
@@ -28,13 +30,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use result::ToolReply;
+pub(crate) use target::Target;
 
 use crate::error::CallFailure;
 use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
 use crate::schema::Violations;
-use crate::session::{RequestError, Session, Timing, ToolCall, masked};
-use crate::supervisor::sleep::Sleep;
+use crate::session::{RequestError, Timing, ToolCall, masked};
 use admission::{Admission, Share};
 use asks::{AskEnd, Asks};
 use breaker::{Breaker, Outcome};
@@ -57,14 +59,6 @@ pub(crate) struct Route {
     pub(crate) is_end_counted: AtomicBool,
     pub(crate) grants: Arc<RwLock<GrantSet>>,
     pub(crate) secrets: plugward_store::Redactor,
-}
-
-/// What is at the end of a way.
-pub(crate) enum Target {
-    /// A process.
-    Awake(Arc<Session>),
-    /// None yet: a call starts it.
-    Asleep(Arc<Sleep>),
 }
 
 /// How a tool is named.
@@ -186,7 +180,7 @@ impl CallPath {
         let arguments = validate(tool, arguments).await?;
         span.stage("validate");
         let share = Share::new(&request.caller, request.session);
-        let limits = Limits { own: tool.route.manifest.backend.tool_timeout, caller: request.timeout };
+        let limits = Limits::of(&tool.route.manifest, request.timeout);
         // Nobody is asked, and nobody queues, for a call that is refused anyway.
         let refused = |retry_after| CallFailure::CircuitOpen { retry_after };
         tool.route.breaker.check(Instant::now()).map_err(refused)?;
@@ -197,11 +191,11 @@ impl CallPath {
             () = self.stopping.cancelled() => return Err(CallFailure::Stopping),
             placed = waiting => placed?,
         };
-        let (tool, session) = (placed.tool(tool), Arc::clone(&placed.session));
+        let tool = placed.tool(tool);
         let timing = limits.left(span.elapsed());
         let pass = tool.route.breaker.admit(Instant::now(), timing.idle).map_err(refused)?;
         span.stage("admit");
-        let heard_before = session.messages_in();
+        let heard_before = tool.route.target.messages_in();
         let call = ToolCall {
             name: tool.definition.name.to_string(),
             arguments: Some(arguments),
@@ -209,9 +203,9 @@ impl CallPath {
             timing,
             progress: request.progress,
         };
-        let answer = session.call_tool(call, &request.cancel).await;
+        let answer = tool.route.target.call_tool(call, &request.cancel).await;
         let outcome = judge(tool, answer, &limits);
-        let silent = session.messages_in() == heard_before;
+        let silent = tool.route.target.messages_in() == heard_before;
         let verdict = match &outcome {
             Err(CallFailure::Unavailable { .. }) if tool.route.is_end_counted.swap(true, Ordering::AcqRel) => {
                 Outcome::Unknown
@@ -237,7 +231,7 @@ impl CallPath {
         self.decide(tool, &share.caller, limit, span).await?;
         span.stage("decide");
         let limit = match &tool.route.target {
-            Target::Awake(_) => limit,
+            Target::Session(_) | Target::Command(_) => limit,
             Target::Asleep(_) => limits.with_start(tool.route.manifest.backend.startup_timeout),
         };
         let left = limit.saturating_sub(begun.elapsed());
@@ -305,6 +299,7 @@ fn judge(
         }
         Err(RequestError::TimedOut { limit }) => Err(limits.ran_out(limit)),
         Err(RequestError::Cancelled) => Err(CallFailure::Cancelled),
+        Err(RequestError::Refused(reason)) => Err(CallFailure::ArgumentInvalid { violations: vec![reason] }),
         Err(RequestError::Rejected(mut error)) => {
             error.message = clean(error.message);
             error.data = error.data.map(|data| masked(secrets, data));
@@ -321,9 +316,19 @@ fn judge(
 struct Limits {
     own: Duration,
     caller: Option<Duration>,
+    /// The setting that holds the tool's own.
+    setting: &'static str,
 }
 
 impl Limits {
+    fn of(manifest: &Manifest, caller: Option<Duration>) -> Self {
+        let setting = match manifest.backend.kind {
+            BackendKind::McpStdio => "backend.tool_timeout_seconds",
+            BackendKind::Command(_) => "timeout_ms",
+        };
+        Self { own: manifest.backend.tool_timeout, caller, setting }
+    }
+
     fn shortest(&self) -> Duration {
         self.caller.map_or(self.own, |caller| caller.min(self.own))
     }
@@ -352,7 +357,7 @@ impl Limits {
             Some(caller) if caller == limit || ![self.own, self.hardest()].contains(&limit) => {
                 CallFailure::TimedOut { limit: caller, setting: "timeout of the caller" }
             }
-            _ => CallFailure::TimedOut { limit, setting: "backend.tool_timeout_seconds" },
+            _ => CallFailure::TimedOut { limit, setting: self.setting },
         }
     }
 }

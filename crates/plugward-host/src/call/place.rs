@@ -10,7 +10,6 @@ use super::admission::{Place, Refused, Share};
 use super::{CallPath, Target};
 use crate::error::CallFailure;
 use crate::registry::RegisteredTool;
-use crate::session::Session;
 
 /// Times a call follows its tool. Each takes the start of a process, so that more of them in the time of one call are a
 /// plugin that cannot be kept up with.
@@ -18,7 +17,6 @@ const MOVES_MAX: usize = 16;
 
 /// A place at a process, given back when it is dropped.
 pub(super) struct Placed {
-    pub(super) session: Arc<Session>,
     moved_to: Option<RegisteredTool>,
     _own: Place,
     _shared: Place,
@@ -39,10 +37,9 @@ impl CallPath {
             let tool = moved_to.as_ref().unwrap_or(asked);
             match tool.route.admission.enter(share).await {
                 Ok(own) => match &tool.route.target {
-                    Target::Awake(session) => {
-                        let session = Arc::clone(session);
+                    Target::Session(_) | Target::Command(_) => {
                         let shared = self.admission.enter(share).await.map_err(|error| refused("the host", error))?;
-                        return Ok(Placed { session, moved_to, _own: own, _shared: shared });
+                        return Ok(Placed { moved_to, _own: own, _shared: shared });
                     }
                     Target::Asleep(sleep) => {
                         sleep.wake().await.map_err(|reason| CallFailure::Unavailable { reason })?;

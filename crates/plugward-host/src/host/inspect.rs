@@ -223,6 +223,7 @@ impl Inner {
         let manifest = &plugin.manifest;
         let contract = state.contract.as_deref();
         let running = state.running.as_ref();
+        let launched = running.and_then(|running| running.launched.as_ref());
         let mut warnings = plugin.manifest_warnings.clone();
         warnings.extend(self.folders().into_iter().flat_map(|folders| folders.problems).filter_map(|problem| {
             let is_kept = problem.keeps.as_ref() == Some(&plugin.id);
@@ -252,9 +253,13 @@ impl Inner {
             warnings,
             restarts: state.restarts,
             activity: host.activity(),
-            noise_lines: running.map_or(0, |running| running.launched.session.noise_lines()),
+            noise_lines: launched.map_or(0, |launched| launched.session.noise_lines()),
             error: state.error.clone(),
-            enforcement: running.map(|running| running.launched.process.enforcement().clone()),
+            network_attempts: plugin.attempts.view(),
+            network_attempts_unlisted: plugin.attempts.others(),
+            enforcement: launched
+                .map(|launched| launched.process.enforcement().clone())
+                .or_else(|| running?.route.target.last_enforcement()),
             manifest_text: state.row.manifest_text.clone(),
         }
     }
@@ -264,16 +269,17 @@ impl Inner {
         let breaker = plugin.breaker.view(Instant::now());
         let state = plugin.state();
         let running = state.running.as_ref();
+        let launched = running.and_then(|running| running.launched.as_ref());
         HostView {
             plugin_id: plugin.id.clone(),
             status: state.host_status,
             tools_count: snapshot.tools().iter().filter(|tool| tool.route.plugin == plugin.id).count(),
-            started_at: running.map(|running| running.launched.started_at),
-            last_seen_at: running.and_then(|running| running.launched.session.last_seen()),
-            protocol_version: running.map(|running| running.protocol_version.clone()),
+            started_at: launched.map(|launched| launched.started_at),
+            last_seen_at: launched.and_then(|launched| launched.session.last_seen()),
+            protocol_version: running.and_then(|running| running.protocol_version.clone()),
             server_name: running.and_then(|running| running.server_name.clone()),
             server_version: running.and_then(|running| running.server_version.clone()),
-            pid: running.map(|running| running.launched.process.pid()),
+            pid: launched.map(|launched| launched.process.pid()),
             generation: state.generation,
             calls_running: running.map_or(0, |running| running.route.admission.running()),
             calls_waiting: running.map_or(0, |running| running.route.admission.waiting()),

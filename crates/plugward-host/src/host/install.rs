@@ -21,6 +21,7 @@ use crate::events::HostEvent;
 use crate::ids::random_hex;
 use crate::package::{self, PackageLimits};
 use crate::supervisor::Plugin;
+use crate::supervisor::command::OUTPUTS_DIR;
 use crate::supervisor::stop::{self, Ladder};
 use crate::views::PluginView;
 
@@ -49,7 +50,14 @@ impl Inner {
             .await
             .map_err(|_| HostError::internal("copying a package"))??;
         let record = row.clone();
-        let inserted = self.blocking(move |inner| inner.path.store.insert_plugin(&record)).await;
+        let project = self.project_folder();
+        let inserted = self
+            .blocking(move |inner| {
+                // First: without it a crash in between would leave a plugin whose project is another one.
+                inner.path.store.set_setting(&super::trust::project_key(&record.id), project.as_deref())?;
+                inner.path.store.insert_plugin(&record)
+            })
+            .await;
         if let Err(error) = inserted {
             remove_tree(&self.package_dir(&row));
             return Err(error);
@@ -58,6 +66,11 @@ impl Inner {
         let plugin = self.adopt(row).await?;
         self.plugin_changed(&plugin);
         Ok(self.view(&plugin))
+    }
+
+    /// The folder this host works in, which is the project of commands that are installed now.
+    pub(super) fn project_folder(&self) -> Option<String> {
+        self.environment.get(package::PROJECT_SETTING).and_then(std::ffi::OsStr::to_str).map(str::to_owned)
     }
 
     /// Reads and copies a package; the folder is complete when this returns, and nothing refers to it yet.
@@ -77,7 +90,10 @@ impl Inner {
         create_private_dir(&incoming)?;
         create_private_dir(&self.config.home.join(PACKAGES_DIR))?;
         let copy = incoming.join(random_hex::<8>());
-        let facts = package::copy_package(&found.dir, &copy, &PackageLimits::default());
+        let facts = match lone_file(&found.manifest_path, &parsed) {
+            true => copy_lone_file(&found.manifest_path, &text, &copy),
+            false => package::copy_package(&found.dir, &copy, &PackageLimits::default()),
+        };
         let facts = facts.map_err(|error| {
             remove_tree(&copy);
             package_error(&error)
@@ -145,12 +161,16 @@ impl Inner {
             let hint = format!("remove the installed one first: `plugward remove {id}`");
             return Err(HostError::new(ErrorCode::PluginAlreadyInstalled, message).with_hint(hint));
         }
-        self.check_permissions(manifest)
+        self.check_offer(manifest)
     }
 
-    /// Requirement 33: a permission nobody here knows is refused before anything is kept.
-    pub(super) fn check_permissions(&self, manifest: &Manifest) -> Result<(), HostError> {
+    /// Requirement 33: what nobody here knows, or nobody could use, is refused before anything is kept.
+    pub(super) fn check_offer(&self, manifest: &Manifest) -> Result<(), HostError> {
         let id = &manifest.id;
+        if let Some(Err(reason)) = manifest.backend.command_tool().map(crate::command::check_schemas) {
+            let message = format!("tool `{id}`: {reason}");
+            return Err(HostError::new(ErrorCode::PluginManifestInvalid, message));
+        }
         let unknown = self.config.catalogue.unknown(&manifest.permissions);
         if let Some((name, suggestion)) = unknown.first() {
             let message = format!("plugin `{id}` asks for permission `{name}`, which this deployment does not know");
@@ -229,8 +249,10 @@ impl Inner {
             inner.path.store.write(move |tx| {
                 tx.remove_plugin(&id)?;
                 tx.set_setting(&disabled_key(&id), None)?;
+                tx.set_setting(&crate::supervisor::attempts_key(&id), None)?;
                 tx.set_setting(&super::trust::offered_key(&id), None)?;
                 tx.set_setting(&super::load::loaded_key(&id), None)?;
+                tx.set_setting(&super::trust::project_key(&id), None)?;
                 tx.set_setting(&super::trust::pinned_key(&id), None)
             })
         })
@@ -238,7 +260,9 @@ impl Inner {
     }
 
     async fn remove_folders(&self, row: &PluginRow) {
-        let folders = [self.package_dir(row), self.config.home.join(HOMES_DIR).join(&row.id)];
+        let home = &self.config.home;
+        let outputs = home.join(OUTPUTS_DIR).join(&row.id);
+        let folders = [self.package_dir(row), home.join(HOMES_DIR).join(&row.id), outputs];
         let _ = tokio::task::spawn_blocking(move || folders.iter().for_each(|folder| remove_tree(folder))).await;
     }
 
@@ -255,10 +279,13 @@ impl Inner {
                 .store
                 .plugins()?
                 .iter()
-                .flat_map(|row| [inner.package_dir(row), home.join(HOMES_DIR).join(&row.id)])
+                .flat_map(|row| {
+                    let outputs = home.join(OUTPUTS_DIR).join(&row.id);
+                    [inner.package_dir(row), home.join(HOMES_DIR).join(&row.id), outputs]
+                })
                 .collect();
             remove_tree(&home.join(INCOMING_DIR));
-            let folders = [PACKAGES_DIR, HOMES_DIR].map(|name| std::fs::read_dir(home.join(name)));
+            let folders = [PACKAGES_DIR, HOMES_DIR, OUTPUTS_DIR].map(|name| std::fs::read_dir(home.join(name)));
             for folder in folders
                 .into_iter()
                 .flatten()
@@ -305,6 +332,29 @@ pub(super) fn manifest_error(error: &ManifestError) -> HostError {
     let details: Vec<String> = error.diagnostics().iter().map(Diagnostic::to_string).collect();
     let first = details.first().cloned().unwrap_or_default();
     HostError::new(code, first).with_details(details.into_iter().skip(1).collect())
+}
+
+/// Whether a package is this one file: the file of a single command, unless its name says that its folder belongs to it.
+/// Such files lie side by side, and a change of one is none of the others'.
+fn lone_file(manifest_path: &Path, parsed: &ParsedManifest) -> bool {
+    let is_package_name = package::MANIFEST_NAMES.iter().any(|name| manifest_path.ends_with(name));
+    parsed.manifest.backend.command_tool().is_some() && !is_package_name
+}
+
+/// Copies the one file, whose text was read, as a package of its own.
+pub(super) fn copy_lone_file(
+    manifest_path: &Path,
+    text: &str,
+    copy: &Path,
+) -> Result<package::PackageFacts, package::PackageError> {
+    let written = |error| package::PackageError::os(copy, "written", error);
+    std::fs::create_dir(copy).map_err(written)?;
+    let name = manifest_path.file_name().unwrap_or_default();
+    std::fs::write(copy.join(name), text).map_err(written)?;
+    // As a copied package has it: a plugin may run as a user of its own.
+    let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    std::fs::set_permissions(copy, mode).map_err(written)?;
+    package::hash_package(copy)
 }
 
 pub(super) fn io_error(path: &Path, error: &std::io::Error) -> HostError {

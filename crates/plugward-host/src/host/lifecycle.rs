@@ -208,7 +208,8 @@ impl Inner {
     pub(super) fn start_soon(self: &Arc<Self>, plugin: &Arc<Plugin>) {
         let (inner, plugin) = (Arc::clone(self), Arc::clone(plugin));
         self.tasks.spawn(async move {
-            if plugin.manifest.supervision.lazy && inner.lay_down(&plugin).await {
+            let has_process = plugin.manifest.backend.command_tool().is_none();
+            if has_process && plugin.manifest.supervision.lazy && inner.lay_down(&plugin).await {
                 return;
             }
             inner.start_unattended(&plugin).await;

@@ -5,8 +5,7 @@
 //! version as it was. Refuses to look at folders: the loader does.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -14,13 +13,14 @@ use plugward_policy::{Manifest, PluginId, parse_manifest};
 use plugward_store::PluginRow;
 use serde::{Deserialize, Serialize};
 
-use super::install::{create_private_dir, io_error, manifest_error, package_error, remove_tree};
+use super::install::{copy_lone_file, create_private_dir, io_error, manifest_error, package_error, remove_tree};
 use super::{INCOMING_DIR, Inner, PACKAGES_DIR};
 use crate::call::epoch_us;
 use crate::error::{ErrorCode, HostError};
 use crate::ids::random_hex;
 use crate::package::{self, PackageFacts, PackageLimits};
 use crate::supervisor::stop::{self, Ladder};
+use crate::supervisor::{Plugin, command};
 use crate::views::{FoldersView, LogOrigin};
 
 /// Longest time the calls in flight on an old version get to end. Their own limits are at most ten minutes; a plugin that
@@ -105,9 +105,10 @@ impl Inner {
             remove_tree(&incoming.copy);
             io_error(&place, &error)
         })?;
-        let (record, from) = (incoming.row.clone(), file.loaded_from());
+        let (record, from, project) = (incoming.row.clone(), file.loaded_from(), self.project_folder());
         let kept = self.blocking(move |inner| {
             inner.path.store.write(move |tx| {
+                tx.set_setting(&super::trust::project_key(&record.id), project.as_deref())?;
                 tx.insert_plugin(&record)?;
                 tx.set_setting(&loaded_key(&record.id), from.as_deref())
             })
@@ -177,9 +178,29 @@ impl Inner {
         let new = self.adopt_after(row, Some(&old)).await?;
         tracing::info!(plugin = %new.id, file = %file.path.display(), "loaded another version");
         self.plugin_changed(&new);
+        self.note_offer(&new).await;
         // It runs only if exactly this was approved: a start finds out, and says what is missing.
         self.start_if_wanted(&new);
         Ok(())
+    }
+
+    /// A command tells what it offers without a start: what changed of its tool is part of the review of its file, so that
+    /// one approval covers both.
+    async fn note_offer(self: &Arc<Self>, plugin: &Plugin) {
+        if plugin.manifest.backend.command_tool().is_none() {
+            return;
+        }
+        let noted = async {
+            // What nobody has approved yet is compared with nothing.
+            if self.pinned_definitions(plugin).await?.is_some() {
+                let contract = command::contract(self, plugin).await?;
+                self.hold_to_pins(plugin, &contract).await?;
+            }
+            Ok::<(), HostError>(())
+        };
+        if let Err(error) = noted.await {
+            plugin.log.push(LogOrigin::Host, &format!("what its new version offers is not known: {error}"));
+        }
     }
 
     /// The record of a version, and the grants that its manifest still asks for.
@@ -226,7 +247,7 @@ impl Inner {
 
     fn take_in_blocking(&self, file: &PluginFile) -> Result<Incoming, HostError> {
         let parsed = parse_manifest(&file.text, &file.path.display().to_string()).map_err(|e| manifest_error(&e))?;
-        self.check_permissions(&parsed.manifest)?;
+        self.check_offer(&parsed.manifest)?;
         let incoming = self.config.home.join(INCOMING_DIR);
         create_private_dir(&incoming)?;
         create_private_dir(&self.config.home.join(PACKAGES_DIR))?;
@@ -247,17 +268,9 @@ impl Inner {
         Ok(Incoming { copy, row, manifest: parsed.manifest })
     }
 
-    fn fill(&self, copy: &std::path::Path, file: &PluginFile) -> Result<PackageFacts, HostError> {
+    fn fill(&self, copy: &Path, file: &PluginFile) -> Result<PackageFacts, HostError> {
         let Some(package) = &file.package else {
-            create_private_dir(copy)?;
-            let manifest = copy.join(&file.manifest_name);
-            std::fs::write(&manifest, &file.text).map_err(|error| io_error(&manifest, &error))?;
-            // As in a copied package: the plugin may run as a user of its own, and the folder above keeps others out.
-            for (path, mode) in [(copy, 0o755), (manifest.as_path(), 0o644)] {
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-                    .map_err(|e| io_error(path, &e))?;
-            }
-            return package::hash_package(copy).map_err(|error| package_error(&error));
+            return copy_lone_file(Path::new(&file.manifest_name), &file.text, copy).map_err(|e| package_error(&e));
         };
         let given = file.path.display().to_string();
         self.refuse_own_home(package, &given)?;

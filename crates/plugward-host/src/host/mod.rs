@@ -30,7 +30,7 @@ use crate::error::{ErrorCode, HostError};
 use crate::events::{Events, HostEvent};
 use crate::package::HostEnvironment;
 use crate::registry::Registry;
-use crate::supervisor::Plugin;
+use crate::supervisor::{Plugin, attempts_key};
 use crate::views::{Answer, FoldersView, PendingAsk};
 
 pub(crate) use load::PluginFile;
@@ -171,10 +171,11 @@ impl Inner {
                 format!("manifest of plugin `{id}` is not readable: {error}"),
             )
         })?;
-        let (grants, pins, was_disabled) = self
+        let (grants, pins, was_disabled, attempts) = self
             .blocking(move |inner| {
                 let store = &inner.path.store;
-                Ok((store.grants(&id)?, store.pins(&id)?, store.setting(&disabled_key(&id))?.is_some()))
+                let attempts = store.setting(&attempts_key(&id))?;
+                Ok((store.grants(&id)?, store.pins(&id)?, store.setting(&disabled_key(&id))?.is_some(), attempts))
             })
             .await?;
         let warnings = parsed.warnings.iter().map(ToString::to_string).collect();
@@ -190,6 +191,7 @@ impl Inner {
         if let Some(before) = before {
             plugin.log = Arc::clone(&before.log);
         }
+        plugin.attempts.restore(attempts.as_deref().unwrap_or_default());
         let plugin = Arc::new(plugin);
         let missing = !plugin.missing_grants().is_empty();
         {

@@ -218,6 +218,7 @@ impl Inner {
             inner.path.store.write(move |tx| {
                 tx.record_approval(&record)?;
                 tx.set_grants(&id, &granted)?;
+                tx.set_setting(&crate::supervisor::attempts_key(&id), None)?;
                 if let Some(pins) = &offered {
                     tx.set_pins(&id, pins)?;
                     tx.set_setting(&trust::offered_key(&id), None)?;
@@ -228,6 +229,8 @@ impl Inner {
         .await?;
         *plugin.grants.write().unwrap_or_else(PoisonError::into_inner) = grant_set(&permissions);
         self.path.asks.forget(id);
+        // What it tried before was decided on just now.
+        plugin.attempts.clear();
         self.after_approval(plugin).await?;
         self.plugin_changed(plugin);
         self.view_with_approval(plugin).await
@@ -372,10 +375,12 @@ fn offered_rows(id: &str, text: &str) -> Vec<PinRow> {
 fn review_tools(plugin: &Plugin, offer: &Offer) -> Vec<ReviewTool> {
     if !offer.was_seen {
         let declared = plugin.manifest.declared_tools.iter().flatten();
+        // Of a command its manifest tells; a server has to be asked.
+        let command = plugin.manifest.backend.command_tool();
         return declared
             .map(|id| ReviewTool {
                 remote_name: id.name().to_string(),
-                description: None,
+                description: command.map(|tool| visible(&tool.description)),
                 claims: Vec::new(),
                 state: "declared",
             })

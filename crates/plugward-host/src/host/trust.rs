@@ -36,6 +36,12 @@ pub(super) fn pinned_key(id: &str) -> String {
     format!("pinned.{id}")
 }
 
+/// Setting that keeps the folder a command works in as its project: the one the host worked in when the plugin was
+/// installed, so that it is the same one from wherever the host is started later.
+pub(super) fn project_key(id: &str) -> String {
+    format!("project.{id}")
+}
+
 impl Inner {
     /// Works out what a start would use; reads and hashes, starts nothing.
     pub(crate) async fn plan(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<Planned, HostError> {
@@ -55,6 +61,12 @@ impl Inner {
         })?;
         let home_dir = self.private_home(id);
         super::install::create_private_dir(&home_dir)?;
+        let project = match plugin.manifest.backend.command_tool() {
+            Some(_) => {
+                self.path.store.setting(&project_key(id.as_str())).map_err(|error| super::store_error(&error))?
+            }
+            None => None,
+        };
         let input = PlanInput {
             manifest: &plugin.manifest,
             source: &row.source,
@@ -62,6 +74,7 @@ impl Inner {
             facts: &facts,
             home_dir: &home_dir,
             own_dir: &self.config.home,
+            project_dir: project.as_deref().map(std::path::Path::new),
             host: &self.environment,
             passed_variables: &PASSED_VARIABLES,
         };

@@ -5,16 +5,16 @@
 //! was agreed to is no way out.
 
 use std::fs;
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, lchown};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use plugward_policy::{AccessPermission, Digest, ExpandedAccess, GrantSet, NetTarget, PluginId, SandboxLevel};
-use plugward_sandbox::{Level, Limits, Network, SandboxSpec, UserPolicy};
+use plugward_sandbox::{Alias, Level, Limits, Network, SandboxSpec, UserPolicy};
 
 use super::access::LocalAccess;
+use super::runtime::RuntimePaths;
 use super::shown;
-use super::tree::PackageLimits;
+use crate::egress::{EgressPlan, EgressPlanError};
 
 /// First user id given to plugins of a host that runs as root, and how many there are. Far above those of people and
 /// services, and below those the system reserves.
@@ -36,20 +36,30 @@ pub(crate) struct Confinement {
     /// What it asks for beyond that.
     pub(crate) access: LocalAccess,
     /// Programs and libraries it needs to run at all, read-only.
-    pub(crate) shared: Vec<PathBuf>,
+    pub(crate) shared: RuntimePaths,
 }
 
 /// A permission that cannot be kept to, so the plugin does not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfinementError {
-    /// Lists of hosts are not enforced yet.
+    /// Lists of hosts take a network of the plugin's own.
     #[error(
-        "permission `{permission}` allows a single host, and a list of hosts cannot be enforced yet; a manifest without \
-         `net:` permissions gets no network, one with `net:*` gets all of it"
+        "permission `{permission}` is for single hosts, which takes sandbox level `full`, and the manifest asks for level \
+         `{level}`; at that level a plugin gets no network, or with `net:*` all of it"
     )]
     HostList {
         /// The permission.
         permission: AccessPermission,
+        /// The level.
+        level: SandboxLevel,
+    },
+    /// A list no network can be made of.
+    #[error("permission `{permission}` {cause}")]
+    Egress {
+        /// The permission.
+        permission: AccessPermission,
+        /// What is wrong with it.
+        cause: EgressPlanError,
     },
     /// A place that is not there.
     #[error("permission `{permission}` is about `{place}`, which does not exist; create it, or revoke the permission")]
@@ -85,22 +95,24 @@ impl Confinement {
         };
         let access = self.access.expanded.granted(grants);
         refuse_missing(&access)?;
-        let mut read_only = self.shared.clone();
-        read_only.extend(access.files_read.values().map(PathBuf::from));
-        let granted =
+        let mut granted: Vec<PathBuf> = self.shared.found.iter().map(|alias| alias.place.clone()).collect();
+        granted.extend(access.files_read.values().map(PathBuf::from));
+        let is_granted =
             |real: &String| access.files_read.values().chain(access.files_write.values()).any(|it| it == real);
-        let aliases = self.access.aliases.iter().filter(|(_, real)| granted(real));
-        read_only.extend(aliases.map(|(named, _)| named.clone()));
-        let mut read_write = vec![self.home_dir.clone()];
-        read_write.extend(access.files_write.values().map(PathBuf::from));
+        let named = self.access.aliases.iter().filter(|(_, real)| is_granted(real));
+        let mut aliases: Vec<Alias> = self.shared.found.iter().filter(|it| it.name != it.place).cloned().collect();
+        aliases.extend(named.map(|(name, real)| Alias { name: name.clone(), place: real.into() }));
         let limits = access.limits;
         Ok(Some(SandboxSpec {
             package_dir: Some(self.package_dir.clone()),
-            read_only,
-            read_write,
+            home_dir: Some(self.home_dir.clone()),
+            read_only: self.shared.system.clone(),
+            granted,
+            aliases,
+            read_write: access.files_write.values().map(PathBuf::from).collect(),
             // Public data of the machine; Node.js does not start where it is there and closed.
             certificates: true,
-            network: network(&access)?,
+            network: self.network(grants, &access)?,
             limits: Limits {
                 memory_bytes: Some(limits.memory_bytes),
                 // Node.js reserves far more than it uses.
@@ -113,6 +125,31 @@ impl Confinement {
             user: user_of(&self.plugin),
             ..SandboxSpec::new(level)
         }))
+    }
+
+    /// The way out for the hosts that were granted; `None` for no network, and for all of it.
+    pub(crate) fn egress(&self, grants: &GrantSet) -> Result<Option<EgressPlan>, ConfinementError> {
+        let access = self.access.expanded.granted(grants);
+        let Some(first) = access.network.first() else { return Ok(None) };
+        if access.network.iter().any(|rule| rule.target() == NetTarget::Any) {
+            return Ok(None);
+        }
+        if self.level != SandboxLevel::Full {
+            let permission = AccessPermission::Network(first.clone());
+            return Err(ConfinementError::HostList { permission, level: self.level });
+        }
+        EgressPlan::of(&access.network).map(Some).map_err(|cause| {
+            let (EgressPlanError::Address(rule) | EgressPlanError::TooMany(rule)) = &cause;
+            ConfinementError::Egress { permission: AccessPermission::Network(rule.clone()), cause }
+        })
+    }
+
+    fn network(&self, grants: &GrantSet, access: &ExpandedAccess) -> Result<Network, ConfinementError> {
+        Ok(match self.egress(grants)? {
+            Some(plan) => plan.network(),
+            None if access.network.is_empty() => Network::Off,
+            None => Network::Open,
+        })
     }
 
     /// Refuses to hand a folder of the machine over to a plugin's own user: permission to write there is no permission
@@ -130,22 +167,6 @@ impl Confinement {
         }
     }
 
-    /// Gives the package to the plugin's own user, when it has one: programs such as git refuse files of somebody else.
-    /// Its sandbox keeps it from changing them all the same. Only for level `full`, where the package is mounted read-only.
-    pub(crate) fn hand_over_package(&self, user: UserPolicy) -> io::Result<()> {
-        match user {
-            UserPolicy::Drop { uid, gid } if self.level == SandboxLevel::Full => {
-                if fs::symlink_metadata(&self.package_dir)?.uid() == uid {
-                    return Ok(());
-                }
-                // The folder itself comes last, so that a hand-over that was cut short starts again.
-                give_content(&self.package_dir, uid, gid, PackageLimits::default().depth)?;
-                lchown(&self.package_dir, Some(uid), Some(gid))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Where the plugin finds room for temporary files at its level.
     pub(crate) fn temporary_dir(&self) -> &Path {
         if self.level == SandboxLevel::Full { Path::new("/tmp") } else { &self.home_dir }
@@ -153,21 +174,8 @@ impl Confinement {
 
     /// What is shared with it read-only, for people.
     pub(crate) fn shared_paths(&self) -> Vec<String> {
-        self.shared.iter().map(shown).collect()
+        self.shared.names().map(shown).collect()
     }
-}
-
-/// No link is followed: a package may hold some.
-fn give_content(folder: &Path, uid: u32, gid: u32, depth: usize) -> io::Result<()> {
-    let depth = depth.checked_sub(1).ok_or(io::ErrorKind::InvalidInput)?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            give_content(&entry.path(), uid, gid, depth)?;
-        }
-        lchown(entry.path(), Some(uid), Some(gid))?;
-    }
-    Ok(())
 }
 
 fn refuse_missing(access: &ExpandedAccess) -> Result<(), ConfinementError> {
@@ -176,16 +184,6 @@ fn refuse_missing(access: &ExpandedAccess) -> Result<(), ConfinementError> {
     match writes.chain(reads).find(|(_, place)| !Path::new(place).exists()) {
         Some((permission, place)) => Err(ConfinementError::PlaceMissing { permission, place: shown(place) }),
         None => Ok(()),
-    }
-}
-
-fn network(access: &ExpandedAccess) -> Result<Network, ConfinementError> {
-    if access.network.iter().any(|rule| rule.target() == NetTarget::Any) {
-        return Ok(Network::Open);
-    }
-    match access.network.first() {
-        None => Ok(Network::Off),
-        Some(rule) => Err(ConfinementError::HostList { permission: AccessPermission::Network(rule.clone()) }),
     }
 }
 
@@ -238,7 +236,10 @@ mod tests {
             package_dir: "/state/plugins/demo".into(),
             home_dir: "/state/homes/demo".into(),
             access: LocalAccess { expanded, aliases: vec![("/link".into(), "/usr/share".to_owned())] },
-            shared: vec!["/usr".into()],
+            shared: RuntimePaths {
+                system: vec!["/usr".into()],
+                found: vec![Alias { name: "/opt/run".into(), place: "/opt/run-1".into() }],
+            },
         };
         (confinement, grants)
     }
@@ -250,7 +251,8 @@ mod tests {
         let spec = confinement.sandbox(&grants).unwrap().unwrap();
         assert_eq!((spec.level, &spec.network), (Level::Full, &Network::Off));
         assert_eq!(spec.package_dir.as_deref(), Some(Path::new("/state/plugins/demo")));
-        assert_eq!((spec.read_only, spec.read_write), (vec!["/usr".into()], vec!["/state/homes/demo".into()]));
+        assert_eq!(spec.home_dir.as_deref(), Some(Path::new("/state/homes/demo")));
+        assert_eq!((spec.read_only, spec.read_write), (vec!["/usr".into()], Vec::new()));
     }
 
     // Requirements 91 to 93: each permission becomes exactly what its sentence says, and only once it is granted.
@@ -259,12 +261,28 @@ mod tests {
         let (wanted, grants) =
             confinement("['fs.read:/usr/share', 'fs.write:/tmp', 'net:*']", "{memory_bytes: 67108864, cpu_seconds: 9}");
         let spec = wanted.sandbox(&grants).unwrap().unwrap();
-        assert_eq!(spec.read_only, [Path::new("/usr"), Path::new("/usr/share"), Path::new("/link")]);
-        assert_eq!(spec.read_write, [Path::new("/state/homes/demo"), Path::new("/tmp")]);
+        // Only the distribution's folders are looked for again at the start; what was reviewed is opened as it was.
+        assert_eq!(spec.read_only, [Path::new("/usr")]);
+        assert_eq!(spec.granted, [Path::new("/opt/run-1"), Path::new("/usr/share")]);
+        let aliases = [("/opt/run", "/opt/run-1"), ("/link", "/usr/share")];
+        assert_eq!(spec.aliases, aliases.map(|(name, place)| Alias { name: name.into(), place: place.into() }));
+        assert_eq!(spec.read_write, [Path::new("/tmp")]);
         assert_eq!(spec.network, Network::Open);
         assert_eq!((spec.limits.memory_bytes, spec.limits.cpu_s), (Some(67_108_864), Some(9)));
         let spec = wanted.sandbox(&GrantSet::default()).unwrap().unwrap();
-        assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 1, Network::Off));
+        assert_eq!((spec.granted.len(), spec.aliases.len()), (1, 1));
+        assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 0, Network::Off));
+    }
+
+    // Requirement 91: single hosts become a network in which there is nothing else, and only once they are granted.
+    #[test]
+    fn granted_hosts_become_a_network_of_their_own() {
+        let (wanted, grants) = confinement("['net:api.example.test', 'net:192.0.2.7:80']", "{}");
+        let Network::Hosts(listed) = wanted.sandbox(&grants).unwrap().unwrap().network else { panic!("no list") };
+        assert_eq!((listed.listeners.len(), listed.names.len()), (2, 1));
+        assert_eq!(wanted.sandbox(&GrantSet::default()).unwrap().unwrap().network, Network::Off);
+        let (wanted, grants) = confinement("['net:api.example.test', 'net:*']", "{}");
+        assert_eq!(wanted.sandbox(&grants).unwrap().unwrap().network, Network::Open);
     }
 
     // A host that runs as root must not take folders of the machine away from their owners.
@@ -286,9 +304,15 @@ mod tests {
     // Requirement 146: what cannot be enforced is an error and never something weaker.
     #[test]
     fn what_cannot_be_kept_to_is_refused_by_name() {
-        let (wanted, grants) = confinement("['net:api.example.test']", "{}");
+        for level in ["partial", "limited"] {
+            let (wanted, grants) = confinement("['net:api.example.test']", &format!("{{minimum_level: {level}}}"));
+            let text = wanted.sandbox(&grants).unwrap_err().to_string();
+            assert!(text.starts_with("permission `net:api.example.test:443` is for single hosts"), "{text}");
+            assert!(text.contains(&format!("asks for level `{level}`")), "{text}");
+        }
+        let (wanted, grants) = confinement("['net:224.0.0.1']", "{}");
         let text = wanted.sandbox(&grants).unwrap_err().to_string();
-        assert!(text.starts_with("permission `net:api.example.test:443` allows a single host"), "{text}");
+        assert_eq!(text, "permission `net:224.0.0.1:443` is about an address nobody can connect to");
         let (wanted, grants) = confinement("['fs.read:/no/where']", "{}");
         let text = wanted.sandbox(&grants).unwrap_err().to_string();
         assert!(text.contains("`fs.read:/no/where` is about `/no/where`, which does not exist"), "{text}");

@@ -30,7 +30,7 @@ pub(crate) use copy::copy_package;
 pub(crate) use environment::{HostEnvironment, PASSED_VARIABLES};
 pub(crate) use error::PackageError;
 pub(crate) use hash::{PackageFacts, hash_package};
-pub(crate) use plan::{LaunchPlan, PlanError, PlanInput, plan};
+pub(crate) use plan::{LaunchPlan, PROJECT_SETTING, PlanError, PlanInput, plan};
 pub(crate) use source::{MANIFEST_NAMES, locate, read_manifest};
 pub(crate) use tree::PackageLimits;
 

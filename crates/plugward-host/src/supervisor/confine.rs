@@ -12,10 +12,11 @@
 use std::sync::{Arc, PoisonError};
 
 use plugward_policy::SandboxLevel;
-use plugward_sandbox::{LaunchSpec, SpawnError, SpawnStep, Spawned};
+use plugward_sandbox::{LaunchSpec, Listeners, SpawnError, SpawnStep, Spawned};
 
 use super::Plugin;
 use crate::config::Environment;
+use crate::egress::EgressPlan;
 use crate::error::{ErrorCode, HostError};
 use crate::host::Inner;
 use crate::package::{ConfinementError, LaunchPlan};
@@ -29,6 +30,8 @@ const DEVELOPMENT_HINT: &str =
 pub(super) struct Confined {
     pub(super) spawned: Spawned,
     pub(super) unconfined: Option<String>,
+    /// Its network, if it may reach some hosts.
+    pub(super) egress: Option<(EgressPlan, Listeners)>,
 }
 
 /// Refuses before anything is started what no machine could make right.
@@ -80,12 +83,13 @@ pub(super) fn spawn(
         return Err(HostError::internal("making the sandbox of a plugin that asks for one"));
     };
     plan.confinement.refuse_foreign(&grants, sandbox.user).map_err(cannot_be_kept)?;
-    plan.confinement.hand_over_package(sandbox.user).map_err(|error| {
-        let message = format!("package of plugin `{}` cannot be given to the plugin's own user: {error}", plugin.id);
-        HostError::new(ErrorCode::PluginHostStartFailed, message)
-    })?;
-    match inner.config.launcher.spawn(&plan.sandboxed_spec(generation, sandbox)) {
-        Ok(spawned) => Ok(Confined { spawned, unconfined: None }),
+    let egress = plan.confinement.egress(&grants).map_err(cannot_be_kept)?;
+    let variables = egress.as_ref().map(EgressPlan::proxy_variables).unwrap_or_default();
+    match inner.config.launcher.spawn(&plan.sandboxed_spec(generation, sandbox, &variables)) {
+        Ok(spawned) => {
+            let egress = egress.zip(spawned.process.take_listeners());
+            Ok(Confined { spawned, unconfined: None, egress })
+        }
         Err(error) if !is_level_missing(&error) => Err(start_failed(plugin, plan, &error)),
         Err(error) if inner.config.environment == Environment::Development && !is_broken(&error) => {
             unconfined(inner, plugin, &plan.launch_spec(generation), error.to_string())
@@ -116,7 +120,7 @@ fn unconfined(inner: &Inner, plugin: &Plugin, spec: &LaunchSpec, reason: String)
     })?;
     plugin.log.push(LogOrigin::Host, &format!("runs without a sandbox, with all your rights: {reason}"));
     tracing::warn!(plugin = %plugin.id, "runs without a sandbox, with all rights of its user: {reason}");
-    Ok(Confined { spawned, unconfined: Some(reason) })
+    Ok(Confined { spawned, unconfined: Some(reason), egress: None })
 }
 
 /// Whether the machine lacks the level, as opposed to something of this start.

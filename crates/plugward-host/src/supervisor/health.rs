@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::Running;
+use super::{Launched, Running};
 use crate::session::RequestError;
 
 /// Pings in a row without an answer that make a verdict: one may meet a pause of the machine.
@@ -22,11 +22,11 @@ const METHOD_NOT_FOUND: i64 = -32601;
 const REVISION_WITHOUT_PING: &str = "2026-07-28";
 
 /// Resolves with the reason once the plugin does not answer pings any more; never for one that has none.
-pub(super) async fn unresponsive(running: &Running, every: Duration) -> String {
-    if every.is_zero() || running.protocol_version.as_str() >= REVISION_WITHOUT_PING {
+pub(super) async fn unresponsive(running: &Running, launched: &Launched, every: Duration) -> String {
+    if every.is_zero() || running.protocol_version.as_deref() >= Some(REVISION_WITHOUT_PING) {
         return std::future::pending().await;
     }
-    let session = &running.launched.session;
+    let session = &launched.session;
     let limit = every.min(PING_LIMIT_MAX);
     let (mut heard, mut misses) = (session.messages_in(), 0);
     loop {

@@ -22,8 +22,10 @@
 //! Refuses to know faces and wire formats.
 
 pub(crate) mod backoff;
+pub(crate) mod command;
 mod confine;
 pub(crate) mod containers;
+mod egress;
 mod health;
 pub(crate) mod replace;
 pub(crate) mod sleep;
@@ -39,11 +41,13 @@ use plugward_store::{PluginRow, Redactor};
 use tokio_util::sync::CancellationToken;
 
 pub use backoff::MAX_BACKOFF;
+pub(crate) use egress::attempts_key;
 
 use crate::call::Route;
 use crate::call::breaker::Breaker;
 use crate::config::SupervisionSettings;
 use crate::contract::Contract;
+use crate::egress::Attempts;
 use crate::error::HostError;
 use crate::registry::PluginRank;
 use crate::session::Session;
@@ -61,6 +65,8 @@ pub(crate) struct Plugin {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) manifest_warnings: Vec<String>,
     pub(crate) log: Arc<PluginLog>,
+    /// Hosts it tried to reach.
+    pub(crate) attempts: Arc<Attempts>,
     /// Knows the secrets of all plugins.
     pub(crate) redactor: Redactor,
     /// Knows the secrets of this one only.
@@ -126,9 +132,10 @@ pub(crate) struct Launched {
 
 /// A plugin that is ready.
 pub(crate) struct Running {
-    pub(crate) launched: Launched,
+    /// Its process; a command has none between calls.
+    pub(crate) launched: Option<Launched>,
     pub(crate) route: Arc<Route>,
-    pub(crate) protocol_version: String,
+    pub(crate) protocol_version: Option<String>,
     pub(crate) server_name: Option<String>,
     pub(crate) server_version: Option<String>,
     /// Cancelled by whoever stops it on purpose, before anything else: its end is then no accident.
@@ -175,6 +182,7 @@ impl Plugin {
             manifest: Arc::new(manifest),
             manifest_warnings,
             log: Arc::new(PluginLog::new(redactor.clone())),
+            attempts: Arc::new(Attempts::new(redactor.clone())),
             redactor,
             own_redactor: Redactor::new(),
             grants: Arc::new(RwLock::new(grants)),
@@ -277,9 +285,10 @@ impl State {
     pub(crate) fn set_ready(&mut self, running: Arc<Running>, contract: Arc<Contract>, held: Vec<HeldTool>) {
         self.status = PluginStatus::Ready;
         self.host_status = HostStatus::Ready;
-        self.detail = match &running.launched.unconfined {
-            Some(reason) => format!("running without a sandbox, with all your rights: {reason}"),
-            None => "running".to_owned(),
+        self.detail = match running.launched.as_ref().map(|launched| &launched.unconfined) {
+            Some(Some(reason)) => format!("running without a sandbox, with all your rights: {reason}"),
+            Some(None) => "running".to_owned(),
+            None => "ready: its command runs once for each call".to_owned(),
         };
         if !held.is_empty() {
             let waiting = format!("; {} tools wait for a review", held.len());

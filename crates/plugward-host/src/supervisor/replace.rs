@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::stop::{self, Ladder};
-use super::{Plugin, Running, start};
+use super::{Launched, Plugin, Running, start};
 use crate::error::HostError;
 use crate::host::Inner;
 use crate::views::LogOrigin;
@@ -20,21 +22,18 @@ const DRAIN_LIMIT_MAX: Duration = Duration::from_secs(60);
 
 /// Whether a second process may run beside `old`.
 pub(crate) fn is_possible(plugin: &Plugin, old: &Running) -> bool {
-    let is_alone = plugin.manifest.supervision.exclusive || old.launched.container.is_some();
-    !is_alone && old.launched.session.ending().is_none()
+    let runs_beside = |launched: &Launched| launched.container.is_none() && launched.session.ending().is_none();
+    !plugin.manifest.supervision.exclusive && old.launched.as_ref().is_none_or(runs_beside)
 }
 
 /// Replaces the process `old`; the caller holds the operation lock. On error the old one is as it was.
 pub(crate) async fn replace(inner: &Arc<Inner>, plugin: &Arc<Plugin>, old: &Arc<Running>) -> Result<(), HostError> {
     let interrupted = plugin.state().set_interruptible();
-    let arrived = start::bring_up(inner, plugin, &interrupted, None).await;
-    let outcome = match arrived {
-        Ok(arrived) => start::publish_or_end(inner, plugin, arrived).await,
-        Err(error) => Err(error),
-    };
+    let generation_before = plugin.state().generation;
+    let outcome = start_beside(inner, plugin, &interrupted).await;
     if outcome.is_err() {
         let mut state = plugin.state();
-        state.generation = old.launched.generation;
+        state.generation = generation_before;
         state.starting = None;
         return outcome;
     }
@@ -50,8 +49,25 @@ pub(crate) async fn replace(inner: &Arc<Inner>, plugin: &Arc<Plugin>, old: &Arc<
         () = inner.path.stopping.cancelled() => {}
     }
     plugin.state().starting = None;
-    let pid = old.launched.process.pid();
-    plugin.log.push(LogOrigin::Host, &format!("replaced; the process before, pid {pid}, is asked to end"));
-    stop::end_process(inner, plugin, &old.launched, Ladder::ORDERLY).await;
+    match &old.launched {
+        Some(launched) => {
+            let pid = launched.process.pid();
+            plugin.log.push(LogOrigin::Host, &format!("replaced; the process before, pid {pid}, is asked to end"));
+            stop::end_process(inner, plugin, launched, Ladder::ORDERLY).await;
+        }
+        None => stop::end_runs(old).await,
+    }
     Ok(())
+}
+
+async fn start_beside(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    interrupted: &CancellationToken,
+) -> Result<(), HostError> {
+    if plugin.manifest.backend.command_tool().is_some() {
+        return start::offer_command(inner, plugin).await;
+    }
+    let arrived = start::bring_up(inner, plugin, interrupted, None).await?;
+    start::publish_or_end(inner, plugin, arrived).await
 }

@@ -17,7 +17,7 @@ use plugward_policy::{HostStatus, PluginStatus};
 use tokio::sync::{Notify, watch};
 
 use super::stop::{self, Ladder};
-use super::{Plugin, Running, start, watch as watcher};
+use super::{Launched, Plugin, Running, start, watch as watcher};
 use crate::call::Target;
 use crate::contract::{self, Contract};
 use crate::error::HostError;
@@ -149,13 +149,19 @@ pub(super) async fn idle(running: &Running, limit: Option<Duration>) -> u64 {
 
 /// Ends the process of a plugin nobody has called for a while; its tools stay. False if somebody called meanwhile, or
 /// something else is done with it.
-pub(super) async fn put_to_sleep(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>, came: u64) -> bool {
+pub(super) async fn put_to_sleep(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    running: &Arc<Running>,
+    launched: &Launched,
+    came: u64,
+) -> bool {
     let _operation = plugin.operation.lock().await;
     let sleep = Sleep::new();
     {
         let mut state = plugin.state();
         let is_current = state.running.as_ref().is_some_and(|current| Arc::ptr_eq(current, running));
-        if !is_current || running.stopping.is_cancelled() || running.launched.session.ending().is_some() {
+        if !is_current || running.stopping.is_cancelled() || launched.session.ending().is_some() {
             return false;
         }
         let route = Arc::new(start::route(plugin, Target::Asleep(Arc::clone(&sleep))));
@@ -174,7 +180,7 @@ pub(super) async fn put_to_sleep(inner: &Arc<Inner>, plugin: &Arc<Plugin>, runni
     plugin.log.push(LogOrigin::Host, "asleep: no call for a while");
     inner.plugin_changed(plugin);
     watch_over(inner, plugin, sleep);
-    stop::end_process(inner, plugin, &running.launched, Ladder::ORDERLY).await;
+    stop::end_process(inner, plugin, launched, Ladder::ORDERLY).await;
     true
 }
 

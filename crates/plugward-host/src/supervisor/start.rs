@@ -114,13 +114,36 @@ async fn steps(
     interrupted: &CancellationToken,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<(), HostError> {
-    let arrived = bring_up(inner, plugin, interrupted, place).await?;
-    let outcome = publish_or_end(inner, plugin, arrived).await;
+    let outcome = match plugin.manifest.backend.command_tool() {
+        Some(_) => offer_command(inner, plugin).await,
+        None => {
+            let arrived = bring_up(inner, plugin, interrupted, place).await?;
+            publish_or_end(inner, plugin, arrived).await
+        }
+    };
     if outcome.is_err() {
         inner.path.registry.withdraw(&plugin.id);
         plugin.state().running = None;
     }
     outcome
+}
+
+/// Steps 1 and 2: what would run, if it may, and the number of this start.
+async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(Planned, u64), HostError> {
+    check_grants(plugin)?; // 1
+    let planned = inner.plan(plugin).await?;
+    check_approval(inner, plugin, &planned).await?;
+    confine::check_gate(inner, plugin, &planned.plan)?;
+    check_conflicts(inner, plugin)?; // 2
+    let generation = inner.next_generation(plugin).await?;
+    plugin.state().generation = generation;
+    Ok((planned, generation))
+}
+
+/// All steps of a command, which has no process between calls. On error what is offered already is not touched.
+pub(super) async fn offer_command(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
+    let (planned, generation) = may_start(inner, plugin).await?;
+    super::command::publish(inner, plugin, planned, generation).await
 }
 
 /// Steps 1 to 9. On error no process is left; what runs already is not touched.
@@ -130,13 +153,7 @@ pub(super) async fn bring_up(
     interrupted: &CancellationToken,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<Arrived, HostError> {
-    check_grants(plugin)?; // 1
-    let planned = inner.plan(plugin).await?;
-    check_approval(inner, plugin, &planned).await?;
-    confine::check_gate(inner, plugin, &planned.plan)?;
-    check_conflicts(inner, plugin)?; // 2
-    let generation = inner.next_generation(plugin).await?;
-    plugin.state().generation = generation;
+    let (planned, generation) = may_start(inner, plugin).await?;
     tokio::select! {
         biased;
         error = broken_off(inner, plugin, interrupted) => return Err(error),
@@ -255,11 +272,14 @@ async fn launch(
     let confined = tokio::task::spawn_blocking(move || confine::spawn(&starter, &started, &start_plan, generation))
         .await
         .map_err(|_| HostError::internal("starting a process"))??;
-    let Confined { spawned, unconfined } = confined;
+    let Confined { spawned, unconfined, egress } = confined;
     let io_error = |error: std::io::Error| HostError::internal(format_args!("taking over the pipes: {error}"));
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
     let stderr = tokio::net::unix::pipe::Receiver::from_owned_fd(spawned.stderr).map_err(io_error)?;
     let over = CancellationToken::new();
+    if let Some(egress) = egress {
+        super::egress::open(inner, plugin, egress, &over).map_err(io_error)?;
+    }
     inner.tasks.spawn(Arc::clone(&plugin.log).drain(stderr, generation, over.clone()));
     let backend = &plugin.manifest.backend;
     let settings = SessionSettings {
@@ -360,6 +380,16 @@ pub(crate) async fn read_contract(
     // Before anything is kept, compared or shown: a definition is no place for a secret (invariant 4). Only its own ones,
     // so that its pins do not depend on what other plugins were given.
     let listed: Vec<_> = listed.into_iter().map(|tool| masked(&plugin.own_redactor, tool)).collect();
+    judge_definitions(inner, plugin, listed).await
+}
+
+/// Holds what is offered to the manifest.
+pub(super) async fn judge_definitions(
+    inner: &Arc<Inner>,
+    plugin: &Plugin,
+    listed: Vec<Box<serde_json::value::RawValue>>,
+) -> Result<Contract, HostError> {
+    let id = &plugin.id;
     let manifest = Arc::clone(&plugin.manifest);
     let judge = Arc::clone(inner);
     // Compiling hundreds of schemas takes a while; it must not hold up other plugins' calls.
@@ -383,9 +413,9 @@ async fn publish(
     let check = inner.hold_to_pins(plugin, &contract).await?;
     let shown = |text: &str| quote::label(&plugin.redactor, text, MAX_SERVER_LABEL_CHARS);
     let running = Arc::new(Running {
-        launched: launched.clone(),
-        route: Arc::new(route(plugin, Target::Awake(Arc::clone(&launched.session)))),
-        protocol_version: hello.version.as_str().to_owned(),
+        launched: Some(launched.clone()),
+        route: Arc::new(route(plugin, Target::Session(Arc::clone(&launched.session)))),
+        protocol_version: Some(hello.version.as_str().to_owned()),
         server_name: hello.server.as_ref().map(|server| shown(&server.name)),
         server_version: hello.server.as_ref().map(|server| shown(&server.version)),
         stopping: CancellationToken::new(),

@@ -63,7 +63,10 @@ pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
     if let Some(running) = running {
         inner.plugin_changed(plugin);
         drain(&running, ladder.drain).await;
-        end_process(inner, plugin, &running.launched, ladder).await;
+        match &running.launched {
+            Some(launched) => end_process(inner, plugin, launched, ladder).await,
+            None => end_runs(&running).await,
+        }
     }
     end_fallen(inner, plugin).await;
 }
@@ -102,12 +105,18 @@ pub(crate) async fn end_process(inner: &Arc<Inner>, plugin: &Plugin, launched: &
     containers::end(inner, launched, ladder.eof).await;
 }
 
+/// Ends the runs of a command that a drain has left over; each ends its own tree before it counts as over.
+pub(super) async fn end_runs(running: &Running) {
+    running.route.target.stop();
+    drain(running, STOP_TERM_GRACE + STOP_KILL_GRACE).await;
+}
+
 /// Waits until no call is under way, or `limit` has passed.
 pub(super) async fn drain(running: &Running, limit: Duration) {
     let deadline = tokio::time::Instant::now() + limit;
     // The count falls by itself: each call has a deadline of its own.
     while running.route.admission.running() > 0
-        && running.launched.session.ending().is_none()
+        && running.launched.as_ref().is_none_or(|launched| launched.session.ending().is_none())
         && tokio::time::Instant::now() < deadline
     {
         tokio::time::sleep(DRAIN_POLL).await;

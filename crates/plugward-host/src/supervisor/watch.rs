@@ -25,24 +25,26 @@ const MAX_REFRESH_GAP: Duration = Duration::from_secs(30);
 
 /// Watches `running` until it ends or is stopped.
 pub(crate) async fn watch(inner: Arc<Inner>, plugin: Arc<Plugin>, running: Arc<Running>) {
+    // A command has no process that could end unasked.
+    let Some(launched) = running.launched.clone() else { return };
     let mut gap = MIN_REFRESH_GAP;
     let mut last_refresh: Option<Instant> = None;
     let mut breaker = plugin.breaker.changes();
-    let unresponsive = health::unresponsive(&running, plugin.supervision.ping_every);
+    let unresponsive = health::unresponsive(&running, &launched, plugin.supervision.ping_every);
     tokio::pin!(unresponsive);
     loop {
         tokio::select! {
             biased;
             () = running.stopping.cancelled() => return,
-            ending = running.launched.session.ended() => {
-                return fell_over(&inner, &plugin, &running, ending, Restart::Automatic).await;
+            ending = launched.session.ended() => {
+                return fell_over(&inner, &plugin, &running, &launched, ending, Restart::Automatic).await;
             }
             reason = &mut unresponsive => {
                 let ending = Ending { reason, is_fault: true };
-                return fell_over(&inner, &plugin, &running, ending, Restart::Automatic).await;
+                return fell_over(&inner, &plugin, &running, &launched, ending, Restart::Automatic).await;
             }
             came = sleep::idle(&running, plugin.manifest.supervision.idle_stop) => {
-                if sleep::put_to_sleep(&inner, &plugin, &running, came).await {
+                if sleep::put_to_sleep(&inner, &plugin, &running, &launched, came).await {
                     return;
                 }
                 continue;
@@ -51,23 +53,23 @@ pub(crate) async fn watch(inner: Arc<Inner>, plugin: Arc<Plugin>, running: Arc<R
                 tell_breaker(&inner, &plugin, *breaker.borrow_and_update());
                 continue;
             }
-            () = changed(&running, last_refresh, gap) => {}
+            () = changed(&launched, last_refresh, gap) => {}
         }
         last_refresh = Some(Instant::now());
-        match refresh(&inner, &plugin, &running).await {
+        match refresh(&inner, &plugin, &running, &launched).await {
             Refresh::Same => gap = (gap * 2).min(MAX_REFRESH_GAP),
             Refresh::Changed => gap = MIN_REFRESH_GAP,
             Refresh::Broken(reason) => {
                 let ending = Ending { reason, is_fault: true };
-                return fell_over(&inner, &plugin, &running, ending, Restart::ByPerson).await;
+                return fell_over(&inner, &plugin, &running, &launched, ending, Restart::ByPerson).await;
             }
         }
     }
 }
 
 /// Resolves when the list should be read again: after a notice, and not before the gap has passed.
-async fn changed(running: &Running, last: Option<Instant>, gap: Duration) {
-    running.launched.session.tools_changed().await;
+async fn changed(launched: &Launched, last: Option<Instant>, gap: Duration) {
+    launched.session.tools_changed().await;
     if let Some(last) = last {
         tokio::time::sleep_until((last + gap).into()).await;
     }
@@ -96,8 +98,8 @@ enum Refresh {
 }
 
 /// Reads the list beside the old set, which keeps serving (architecture: `tools/list_changed`).
-async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>) -> Refresh {
-    let contract = match start::read_contract(inner, plugin, &running.launched.session).await {
+async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>, launched: &Launched) -> Refresh {
+    let contract = match start::read_contract(inner, plugin, &launched.session).await {
         Ok(contract) => Arc::new(contract),
         Err(error) if error.code == ErrorCode::McpToolSchemaInvalid => return Refresh::Broken(error.message),
         // The list failed this once: the last good one stays (B084).
@@ -152,24 +154,31 @@ enum Restart {
 }
 
 /// The plugin is not usable any more: tools go first, then whatever is left of its process.
-async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>, ending: Ending, restart: Restart) {
+async fn fell_over(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    running: &Arc<Running>,
+    launched: &Launched,
+    ending: Ending,
+    restart: Restart,
+) {
     let mut reason = plugin.redactor.redact(&ending.reason).into_owned();
     {
         let mut state = plugin.state();
-        if running.stopping.is_cancelled() || state.generation != running.launched.generation {
+        if running.stopping.is_cancelled() || state.generation != launched.generation {
             return;
         }
         running.stopping.cancel();
         // Under the state's lock: status, list and routing change together (requirement 55).
         inner.path.registry.withdraw(&plugin.id);
         state.set_error(HostStatus::Unhealthy, reason.clone());
-        state.fallen = Some(running.launched.clone());
+        state.fallen = Some(launched.clone());
     }
     inner.plugin_changed(plugin);
     // A plugin that broke a rule still runs; one that went away has a status worth knowing, which may take a moment.
     if !ending.is_fault {
-        let described = describe_end(&running.launched, reason.clone()).await;
-        if still_fallen(plugin, running, &reason, |state| state.set_error(HostStatus::Unhealthy, described.clone())) {
+        let described = describe_end(launched, reason.clone()).await;
+        if still_fallen(plugin, launched, &reason, |state| state.set_error(HostStatus::Unhealthy, described.clone())) {
             inner.plugin_changed(plugin);
         }
         reason = described;
@@ -177,7 +186,7 @@ async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Runni
     plugin.log.push(LogOrigin::Host, &format!("fell over: {reason}"));
     let _operation = plugin.operation.lock().await;
     // An operation that came first has decided what follows.
-    if !still_fallen(plugin, running, &reason, |_| {}) {
+    if !still_fallen(plugin, launched, &reason, |_| {}) {
         return;
     }
     inner.remember_outcome(plugin, Some(&reason)).await;
@@ -186,10 +195,10 @@ async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Runni
     }
 }
 
-/// Whether nothing happened since `running` fell over for `reason`; `change` is made under the same lock.
-fn still_fallen(plugin: &Plugin, running: &Running, reason: &str, change: impl FnOnce(&mut State)) -> bool {
+/// Whether nothing happened since `launched` fell over for `reason`; `change` is made under the same lock.
+fn still_fallen(plugin: &Plugin, launched: &Launched, reason: &str, change: impl FnOnce(&mut State)) -> bool {
     let mut state = plugin.state();
-    let is_same = state.generation == running.launched.generation && state.fallen.is_some();
+    let is_same = state.generation == launched.generation && state.fallen.is_some();
     let is_same = is_same && state.error.as_deref() == Some(reason);
     if is_same {
         change(&mut state);

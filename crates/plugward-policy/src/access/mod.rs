@@ -5,6 +5,7 @@
 mod address;
 mod danger;
 mod describe;
+mod dial;
 mod limits;
 mod net;
 mod path;

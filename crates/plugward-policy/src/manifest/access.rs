@@ -4,6 +4,7 @@
 //! and nobody would know why.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::diagnostic::Report;
 use super::reader::{MapReader, did_you_mean, text_of};
@@ -81,6 +82,23 @@ impl Requested {
         }
         self.places.insert(permission, (at, path.to_owned()));
         true
+    }
+
+    /// Adds a permission that follows from another key.
+    pub(crate) fn add(&mut self, permission: AccessPermission, at: Mark, path: &str) {
+        if self.access.insert(permission.clone()) {
+            self.places.insert(permission, (at, path.to_owned()));
+        }
+    }
+
+    /// Whether the place `path` lies in one that is asked for, by its text.
+    pub(crate) fn covers(&self, path: &str) -> bool {
+        self.places.keys().any(|permission| match permission {
+            AccessPermission::FilesRead(place) | AccessPermission::FilesWrite(place) => {
+                Path::new(path).starts_with(place.as_str())
+            }
+            _ => false,
+        })
     }
 
     /// What was asked for.

@@ -119,7 +119,7 @@ fn read_line(map: &mut MapReader, key: &str, chars_max: usize, report: &mut Repo
     None
 }
 
-fn read_description(map: &mut MapReader, report: &mut Report) -> String {
+pub(super) fn read_description(map: &mut MapReader, report: &mut Report) -> String {
     let Some(entry) = map.take("description") else {
         return String::new();
     };
@@ -138,6 +138,11 @@ fn read_description(map: &mut MapReader, report: &mut Report) -> String {
         report.error(Some(at), "description", message);
     }
     text
+}
+
+/// One line of text that may be absent.
+pub(super) fn read_optional_line(map: &mut MapReader, key: &str, report: &mut Report) -> Option<String> {
+    if map.lacks(key) { None } else { read_line(map, key, VERSION_CHARS_MAX, report) }
 }
 
 /// The declared tool set, `None` when the manifest does not declare one.

@@ -83,7 +83,7 @@ impl Connection {
     #[allow(clippy::needless_pass_by_value, reason = "parameters are sent once")]
     pub fn notify(&mut self, method: &str, params: Option<Box<RawValue>>) -> Result<(), SendError> {
         self.ensure_open()?;
-        if self.phase != Phase::Ready {
+        if self.phase != Phase::Ready && !self.is_modern {
             return Err(SendError::NotReady);
         }
         self.enqueue_bounded(wire::line(wire::notification(method, params.as_deref())))

@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::id::RequestId;
 use crate::lifecycle::{HandshakeError, Implementation, ProtocolVersion, ServerHello};
 use crate::message::{MessageFault, RpcError};
+use crate::modern::RequestMeta;
 
 /// Id of a request we send: a number in a name space of our own, never reused within a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -92,6 +93,17 @@ pub enum Event {
         method: String,
         /// Parameters.
         params: Option<Box<RawValue>>,
+    },
+    /// Server: a client asks for something in a stateless revision, at any time. Answer like a [`Event::Request`].
+    ModernRequest {
+        /// Id to answer.
+        id: RequestId,
+        /// Method name.
+        method: String,
+        /// Parameters, with the metadata.
+        params: Option<Box<RawValue>>,
+        /// What the request says about itself.
+        meta: RequestMeta,
     },
     /// The peer tells something.
     Notification {

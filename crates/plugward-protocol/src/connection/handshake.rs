@@ -16,6 +16,7 @@ use crate::lifecycle::{
 };
 use crate::mcp::{codes, methods};
 use crate::message::RpcError;
+use crate::modern;
 use crate::wire;
 
 impl Connection {
@@ -139,6 +140,10 @@ impl Connection {
     pub(super) fn too_early(&self, method: &str) -> Option<RpcError> {
         if self.config.role != Role::Server || self.phase != Phase::Idle {
             return None;
+        }
+        if [modern::methods::DISCOVER, modern::methods::LISTEN].contains(&method) {
+            // No handshake makes these possible: what is missing is in the request.
+            return Some(RpcError::new(codes::INVALID_PARAMS, "`_meta` names no protocol version"));
         }
         Some(if methods::AFTER_HANDSHAKE.contains(&method) {
             RpcError::new(codes::INVALID_REQUEST, "connection is not initialized: send `initialize` first")

@@ -11,6 +11,8 @@
 //!          ^----respond(error)----/
 //! ```
 //!
+//! Requests of the stateless revisions come in at any time and change no phase: one client may use both.
+//!
 //! | transition | function |
 //! |---|---|
 //! | Idle to Asking, Idle to Asked | `start_handshake`, `handle_initialize` |
@@ -102,6 +104,8 @@ pub struct Connection {
     declared: Vec<String>,
     /// Server only: the client confirmed the handshake.
     initialized: bool,
+    /// Server only: the client has sent a request of a stateless revision.
+    is_modern: bool,
     input_closed: bool,
     dead: bool,
     outbound: Outbound,
@@ -121,6 +125,7 @@ impl Connection {
             version: None,
             declared: Vec::new(),
             initialized: false,
+            is_modern: false,
             input_closed: false,
             dead: false,
             outbound: Outbound::new(config.max_in_flight),

@@ -15,6 +15,7 @@ use crate::framing::FramedLine;
 use crate::id::RequestId;
 use crate::mcp::{self, CancelledParams, codes, methods};
 use crate::message::{BatchRule, Message, Parsed, RpcError, parse_line};
+use crate::modern::{self, RequestMeta};
 use crate::wire;
 
 /// Answers without a request that are reported as events; further ones are only counted, so that a peer cannot turn
@@ -69,6 +70,10 @@ impl Connection {
         params: Option<Box<RawValue>>,
         batch: Option<BatchKey>,
     ) {
+        if self.config.role == Role::Server && modern::named_version(params.as_deref()).is_some() {
+            self.handle_modern(id, method, params, batch);
+            return;
+        }
         if method == methods::PING {
             // Answered here and now, in any phase: a peer measures our life by it.
             self.deliver(wire::result(&id.to_string(), "{}"), batch);
@@ -82,14 +87,34 @@ impl Connection {
             self.refuse(&id, &error, batch);
             return;
         }
-        match self.inbound.admit(&id, batch) {
-            Admission::Admitted => self.events.push_back(Event::Request { id, method, params }),
-            Admission::Duplicate => self.refuse_duplicate(&id, batch),
+        if self.admit(&id, batch) {
+            self.events.push_back(Event::Request { id, method, params });
+        }
+    }
+
+    /// Server: a request of a stateless revision stands for itself, whatever was said before.
+    fn handle_modern(&mut self, id: RequestId, method: String, params: Option<Box<RawValue>>, batch: Option<BatchKey>) {
+        self.is_modern = true;
+        match RequestMeta::parse(params.as_deref()) {
+            Err(error) => self.refuse(&id, &error, batch),
+            Ok(meta) if self.admit(&id, batch) => {
+                self.events.push_back(Event::ModernRequest { id, method, params, meta });
+            }
+            Ok(_) => {}
+        }
+    }
+
+    /// Enters a request of the peer into the table, or tells the peer why not.
+    fn admit(&mut self, id: &RequestId, batch: Option<BatchKey>) -> bool {
+        match self.inbound.admit(id, batch) {
+            Admission::Admitted => return true,
+            Admission::Duplicate => self.refuse_duplicate(id, batch),
             Admission::Full => {
                 let error = RpcError::new(codes::INTERNAL_ERROR, "too many requests are in flight");
-                self.refuse(&id, &error, batch);
+                self.refuse(id, &error, batch);
             }
         }
+        false
     }
 
     /// Client: requests of a server that we did not offer to serve are refused without asking the owner.

@@ -176,7 +176,7 @@ fn a_server_announces_the_version_asked_for_or_its_newest() {
 
 #[test]
 fn before_the_handshake_a_server_serves_ping_alone() {
-    // LG-01, case B082: a modern probe gets -32601 and the client can go on with initialize.
+    // LG-01, case B082: a probe that names no version gets an error and the client can go on with initialize.
     let mut driven = Driven::new(ConnectionConfig::server());
     driven.say(r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}"#);
     driven.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
@@ -185,7 +185,7 @@ fn before_the_handshake_a_server_serves_ping_alone() {
     driven.say(r#"{"jsonrpc":"2.0","method":"notifications/anything"}"#);
     let sent = driven.lines();
     assert_eq!(sent.len(), 3);
-    assert_eq!((&sent[0]["id"], &sent[0]["error"]["code"]), (&1.into(), &(-32601).into()));
+    assert_eq!((&sent[0]["id"], &sent[0]["error"]["code"]), (&1.into(), &(-32602).into()));
     assert_eq!((&sent[1]["id"], &sent[1]["error"]["code"]), (&2.into(), &(-32600).into()));
     assert_eq!((&sent[2]["id"], sent[2]["result"].as_object().unwrap().len()), (&3.into(), 0));
     assert!(driven.events().is_empty());

@@ -7,6 +7,7 @@
 //! - `server`: requests of a client, cancellation, batches, malformed input
 //! - `hostile`: random traffic of a peer, both roles
 //! - `payloads`: the MCP payloads
+//! - `modern`: requests of the stateless revisions, and what their results carry
 //! - `pair`: two connections against each other with a virtual clock and a seed
 //!
 //! Nothing here reads a clock or waits: instants are computed.
@@ -17,6 +18,7 @@ mod framing;
 mod handshake;
 mod hostile;
 mod messages;
+mod modern;
 mod pair;
 mod payloads;
 mod server;

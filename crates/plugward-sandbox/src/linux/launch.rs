@@ -8,7 +8,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     process::exit,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -33,13 +33,15 @@ use super::{
     ownership,
     signals::SignalEvents,
     supervise::Supervision,
-    wire::{self, Purpose, Record},
+    wire::{self, Purpose, Record, Route},
     witness::Canaries,
 };
 use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, SandboxSpec, enforcement::Applied};
 
 /// First descriptor that is not standard input, output or error.
 const FIRST_OTHER_DESCRIPTOR: i32 = 3;
+/// Longest wait for room in the control socket, which is empty at that time.
+const HAND_OVER_LIMIT: Duration = Duration::from_secs(5);
 /// Name of the launcher in process lists; the kernel keeps 15 bytes.
 const PROCESS_NAME: &std::ffi::CStr = c"plugward-launch";
 /// Status after everything that could be done was done and reported.
@@ -73,6 +75,13 @@ pub fn launcher_main_without(layer: &str) -> ! {
         Some((_, layer)) => exit(run(Layers::without(*layer))),
         None => exit(EXIT_USAGE),
     }
+}
+
+/// As [`launcher_main`], on a kernel whose Landlock is taken to be no newer than `abi`: for tests of older machines.
+#[cfg(feature = "mutation")]
+pub fn launcher_main_with_landlock(abi: u8) -> ! {
+    confine::cap_abi(abi);
+    exit(run(Layers::ALL))
 }
 
 fn run(layers: Layers) -> i32 {
@@ -151,6 +160,8 @@ struct Started {
     /// Id of the main process for the host.
     main: i32,
     applied: Applied,
+    /// Sockets for the host, if hosts are listed.
+    listeners: Vec<OwnedFd>,
     /// What the witness tries to reach; it goes when the launcher does.
     _canaries: Option<Canaries>,
 }
@@ -172,8 +183,12 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     let signals = SignalEvents::take_over().map_err(Failure::at(Step::Signals))?;
 
     let Some(received) = receive_spec(control)? else { return Ok(None) };
+    if received.route == Route::InsideBwrap {
+        jail::bwrap::inside(control, &received.spec, received.purpose, received.stdio, layers);
+    }
     let kill_after = received.spec.stop.kill_after;
-    let started = start(received, layers)?;
+    let mut started = start(received, layers)?;
+    hand_over(control, std::mem::take(&mut started.listeners));
     // The launcher must not keep a file system busy; a missing root directory is no reason to end the plugin.
     let _busy = std::env::set_current_dir("/");
     // If the host has left by now, the supervision sees it at once and ends the tree.
@@ -182,14 +197,33 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     Ok(Some((signals, started, kill_after)))
 }
 
+/// Gives the sockets of a plugin with listed hosts to the host, and keeps none.
+fn hand_over(control: &OwnedFd, listeners: Vec<OwnedFd>) {
+    if listeners.is_empty() {
+        return;
+    }
+    let descriptors: Vec<BorrowedFd<'_>> = listeners.iter().map(AsFd::as_fd).collect();
+    let record = Record::Listening { count: u32::try_from(listeners.len()).unwrap_or(u32::MAX) };
+    let deadline = Instant::now() + HAND_OVER_LIMIT;
+    // A host that cannot be told has left or gives up on this start; the supervision sees either.
+    let _host_left = channel::send_with_descriptors(control.as_fd(), &record.encode(), &descriptors, deadline);
+}
+
 /// Starts the plugin at the level asked for, or the witness in its place.
 fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
-    let ReceivedSpec { spec, purpose, stdio } = received;
+    let ReceivedSpec { spec, purpose, route, stdio } = received;
     let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
         let main = child.as_raw_nonzero().get();
-        return Ok(Started { child, reports: None, main, applied: Applied::default(), _canaries: None });
+        return Ok(Started {
+            child,
+            reports: None,
+            main,
+            applied: Applied::default(),
+            listeners: Vec::new(),
+            _canaries: None,
+        });
     };
     settle_user(sandbox, &stdio)?;
     let (canaries, task) = match purpose {
@@ -201,22 +235,30 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         }
     };
     if sandbox.level == Level::Full {
-        let jailed = jail::start(&spec, sandbox, stdio, task, layers)?;
-        let jail::Jailed { init, main, reports, applied } = jailed;
-        return Ok(Started { child: init, reports: Some(reports), main, applied, _canaries: canaries });
+        let jailed = match route {
+            Route::Native => jail::start(&spec, sandbox, stdio, task, layers)?,
+            _ => jail::bwrap::start(&spec, sandbox, &stdio, canaries.as_ref())?,
+        };
+        let jail::Jailed { init, main, reports, applied, listeners } = jailed;
+        return Ok(Started { child: init, reports: Some(reports), main, applied, listeners, _canaries: canaries });
     }
     let (child, applied) = in_place::start(&spec, sandbox, stdio, task, layers)?;
-    Ok(Started { child, reports: None, main: child.as_raw_nonzero().get(), applied, _canaries: canaries })
+    let main = child.as_raw_nonzero().get();
+    Ok(Started { child, reports: None, main, applied, listeners: Vec::new(), _canaries: canaries })
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the
-/// plugin's writable folders and pipes. Only root can do that.
+/// plugin's home, its package where that is read-only to it, and its pipes. Only root can do that.
 fn settle_user(sandbox: &SandboxSpec, stdio: &[OwnedFd]) -> Result<(), Failure> {
     match (confine::target(sandbox.user), geteuid().is_root()) {
         (None, false) => Ok(()),
         (Some((uid, gid)), true) => {
-            for (position, path) in sandbox.read_write.iter().enumerate() {
-                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Ownership, position))?;
+            let package = sandbox.package_dir.iter().filter(|_| sandbox.level == Level::Full);
+            for path in package {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Granted, 0))?;
+            }
+            if let Some(path) = &sandbox.home_dir {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Writable, 0))?;
             }
             // Programs open `/dev/stdout` and the like, which asks for the owner of the pipe.
             for pipe in stdio {
@@ -238,6 +280,7 @@ fn refuse_more_threads() -> Result<(), Failure> {
 struct ReceivedSpec {
     spec: LaunchSpec,
     purpose: Purpose,
+    route: Route,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
 }
 
@@ -256,7 +299,7 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
     if !receive(&mut body)? {
         return Ok(None);
     }
-    let (spec, purpose) = wire::decode_spec(&body).map_err(malformed)?;
+    let (spec, purpose, route) = wire::decode_spec(&body).map_err(malformed)?;
     let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
-    Ok(Some(ReceivedSpec { spec, purpose, stdio }))
+    Ok(Some(ReceivedSpec { spec, purpose, route, stdio }))
 }

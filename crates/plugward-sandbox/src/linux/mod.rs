@@ -2,6 +2,7 @@
 //!
 //! Owns the split between the two processes. Refuses sharing state between them other than by [`wire`].
 
+mod backend;
 mod channel;
 mod child;
 mod confine;
@@ -22,8 +23,8 @@ mod wire;
 mod witness;
 
 pub(crate) use confine::landlock_version;
-#[cfg(feature = "mutation")]
-pub use launch::launcher_main_without;
 pub use launch::{launcher_main, launcher_main_if_requested};
-pub use process::PluginProcess;
+#[cfg(feature = "mutation")]
+pub use launch::{launcher_main_with_landlock, launcher_main_without};
+pub use process::{Listeners, PluginProcess};
 pub use spawn::{Launcher, Spawned};

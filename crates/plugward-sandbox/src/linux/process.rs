@@ -5,6 +5,7 @@
 
 use std::{
     io,
+    net::{TcpListener, UdpSocket},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     process::Child,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -47,12 +48,22 @@ struct State {
     main: Option<MainExit>,
     gone: Option<(bool, u32)>,
     report: Option<ExitReport>,
+    listeners: Option<Listeners>,
+}
+
+/// The sockets of a plugin with listed hosts, in blocking mode. Dropping them refuses further connections.
+#[derive(Debug)]
+pub struct Listeners {
+    /// One for each of [`ListedHosts::listeners`](crate::ListedHosts::listeners), in its order.
+    pub tcp: Vec<TcpListener>,
+    /// Where the plugin asks for names, if that was described.
+    pub names: Option<UdpSocket>,
 }
 
 impl PluginProcess {
     pub(super) fn new(control: OwnedFd, launcher: Child, reader: RecordReader, pid: u32, stop: StopGrace) -> Self {
         let launcher_pid = launcher.id();
-        let state = State { launcher: Some(launcher), reader, main: None, gone: None, report: None };
+        let state = State { launcher: Some(launcher), reader, main: None, gone: None, report: None, listeners: None };
         Self { control, pid, launcher_pid, enforcement: Enforcement::launcher_only(), stop, state: Mutex::new(state) }
     }
 
@@ -76,6 +87,16 @@ impl PluginProcess {
 
     pub(super) fn set_enforcement(&mut self, enforcement: Enforcement) {
         self.enforcement = enforcement;
+    }
+
+    /// Takes over the sockets of a plugin with listed hosts; `None` for any other, and the second time.
+    #[must_use]
+    pub fn take_listeners(&self) -> Option<Listeners> {
+        self.lock().listeners.take()
+    }
+
+    pub(super) fn set_listeners(&self, listeners: Listeners) {
+        self.lock().listeners = Some(listeners);
     }
 
     /// The times of the stop ladder the plugin was started with.
@@ -190,8 +211,8 @@ impl PluginProcess {
                 Ok(Some(Record::Gone { survivors, leftovers_killed })) => {
                     state.gone = Some((survivors == 0, leftovers_killed));
                 }
-                // Both belong to the start and have been taken in by it.
-                Ok(Some(Record::Started { .. } | Record::Failed { .. })) => {}
+                // These belong to the start and have been taken in by it.
+                Ok(Some(Record::Started { .. } | Record::Failed { .. } | Record::Listening { .. })) => {}
                 Ok(None) => return,
                 Err(Ended) => {
                     state.report = Some(self.conclude(state));
@@ -247,19 +268,29 @@ pub(super) struct Ended;
 pub(super) struct RecordReader {
     buffer: [u8; RECORD_BYTES],
     filled: usize,
+    /// What came along and nobody has taken.
+    descriptors: Vec<OwnedFd>,
 }
 
 impl RecordReader {
     /// The next record, or `None` if it is not complete yet. Never waits.
     pub(super) fn next(&mut self, socket: BorrowedFd<'_>) -> Result<Option<Record>, Ended> {
         while self.filled < RECORD_BYTES {
-            match channel::receive_now(socket, &mut self.buffer[self.filled..]) {
+            match channel::receive_now_with(socket, &mut self.buffer[self.filled..], &mut self.descriptors) {
                 Ok(Received::Bytes(count)) => self.filled += count,
                 Ok(Received::Nothing) => return Ok(None),
                 Ok(Received::End) | Err(_) => return Err(Ended),
             }
+            if self.descriptors.len() > channel::MAX_DESCRIPTORS {
+                return Err(Ended);
+            }
         }
         self.filled = 0;
         Record::decode(self.buffer).map(Some).map_err(|_| Ended)
+    }
+
+    /// Descriptors that came with the records so far.
+    pub(super) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.descriptors)
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! host -> launcher   u32 length, specification; then one byte per order
-//! launcher -> host   records of RECORD_BYTES: tag, i32, u32 (little endian)
+//! launcher -> host   records of RECORD_BYTES: tag, i32, u32 (little endian); listening sockets come with theirs
 //! ```
 
 use std::{
@@ -39,6 +39,8 @@ pub(super) struct Malformed;
 pub(super) enum Record {
     /// The plugin's program is executing, with this process id, under these layers.
     Started { pid: i32, applied: Applied },
+    /// The sockets of a plugin with listed hosts, this many, come along as descriptors. Before `Started`.
+    Listening { count: u32 },
     /// Nothing was started.
     Failed(Failure),
     /// The plugin's main process ended; its tree is being ended.
@@ -56,6 +58,7 @@ impl Record {
             Self::MainExit(MainExit::Signal(signal)) => (3, signal, 1),
             Self::MainExit(MainExit::Unknown) => (3, 0, 2),
             Self::Gone { survivors, leftovers_killed } => (4, survivors, leftovers_killed),
+            Self::Listening { count } => (5, 0, count),
         };
         let mut bytes = [0; RECORD_BYTES];
         bytes[0] = tag;
@@ -79,6 +82,7 @@ impl Record {
             (3, 1) => Self::MainExit(MainExit::Signal(first)),
             (3, 2) => Self::MainExit(MainExit::Unknown),
             (4, leftovers_killed) => Self::Gone { survivors: first, leftovers_killed },
+            (5, count) => Self::Listening { count },
             _ => return Err(Malformed),
         })
     }
@@ -93,10 +97,24 @@ pub(super) enum Purpose {
     Witness,
 }
 
+/// How the namespaces of level `full` are made, and on which side of that the receiver is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// By the launcher itself.
+    Native,
+    /// By bubblewrap, which the receiver starts.
+    Bwrap,
+    /// By bubblewrap, inside of which the receiver is.
+    InsideBwrap,
+}
+
+const ROUTES: [Route; 3] = [Route::Native, Route::Bwrap, Route::InsideBwrap];
+
 /// The specification with its length in front. The caller has checked it, so every length fits.
-pub(super) fn encode_spec(spec: &LaunchSpec, purpose: Purpose) -> Vec<u8> {
+pub(super) fn encode_spec(spec: &LaunchSpec, purpose: Purpose, route: Route) -> Vec<u8> {
     let mut out = vec![0; HEADER_BYTES];
     out.push(u8::from(purpose == Purpose::Witness));
+    out.push(ROUTES.iter().position(|known| *known == route).and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX));
     for duration in [spec.stop.term_after, spec.stop.kill_after] {
         let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         out.extend_from_slice(&ms.to_le_bytes());
@@ -128,9 +146,10 @@ pub(super) fn spec_length(header: [u8; HEADER_BYTES]) -> Result<usize, Malformed
 }
 
 /// The specification without its header.
-pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose), Malformed> {
+pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose, Route), Malformed> {
     let mut rest = bytes;
     let purpose = if sandbox::take_flag(&mut rest)? { Purpose::Witness } else { Purpose::Plugin };
+    let route = *ROUTES.get(usize::from(sandbox::take_u8(&mut rest)?)).ok_or(Malformed)?;
     let term_after = Duration::from_millis(take_u64(&mut rest)?);
     let kill_after = Duration::from_millis(take_u64(&mut rest)?);
     let executable = take_string(&mut rest)?.into();
@@ -148,7 +167,7 @@ pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose), Malform
         return Err(Malformed);
     }
     let spec = LaunchSpec { executable, argv, cwd, env, stop: StopGrace { term_after, kill_after }, sandbox };
-    Ok((spec, purpose))
+    Ok((spec, purpose, route))
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {
@@ -183,8 +202,10 @@ fn take_string(rest: &mut &[u8]) -> Result<OsString, Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
-    use crate::{Level, Network, SandboxSpec, UserPolicy};
+    use crate::{Alias, Level, ListedHosts, Network, SandboxSpec, UserPolicy};
 
     fn spec() -> LaunchSpec {
         LaunchSpec {
@@ -196,6 +217,9 @@ mod tests {
             sandbox: Some(SandboxSpec {
                 package_dir: Some("/srv/package".into()),
                 read_only: vec!["/usr".into(), OsString::from_vec(vec![b'/', 0xfe]).into()],
+                granted: vec!["/srv/notes".into()],
+                aliases: vec![Alias { name: "/notes".into(), place: "/srv/notes".into() }],
+                home_dir: Some("/srv/home".into()),
                 read_write: vec!["/srv/data".into()],
                 certificates: true,
                 network: Network::Open,
@@ -208,19 +232,29 @@ mod tests {
     /// An argument that is not UTF-8, or empty, must arrive as it was approved.
     #[test]
     fn specification_survives_byte_for_byte() {
-        let encoded = encode_spec(&spec(), Purpose::Witness);
+        let encoded = encode_spec(&spec(), Purpose::Witness, Route::Bwrap);
         let (header, body) = encoded.split_first_chunk().unwrap();
         assert_eq!(spec_length(*header), Ok(body.len()));
-        assert_eq!(decode_spec(body), Ok((spec(), Purpose::Witness)));
+        assert_eq!(decode_spec(body), Ok((spec(), Purpose::Witness, Route::Bwrap)));
+        let mut listing = spec();
+        let sandbox = listing.sandbox.as_mut().unwrap();
+        sandbox.level = Level::Full;
+        sandbox.network = Network::Hosts(ListedHosts {
+            listeners: vec!["127.8.0.1:443".parse().unwrap(), "[2001:db8::1]:80".parse().unwrap()],
+            names: vec![("api.example.test".to_owned(), Ipv4Addr::new(127, 8, 0, 1).into())],
+            name_server: Some(Ipv4Addr::new(127, 0, 0, 53)),
+        });
+        let encoded = encode_spec(&listing, Purpose::Plugin, Route::Native);
+        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((listing, Purpose::Plugin, Route::Native)));
         let unconfined = LaunchSpec { sandbox: None, ..spec() };
-        let encoded = encode_spec(&unconfined, Purpose::Plugin);
-        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined, Purpose::Plugin)));
+        let encoded = encode_spec(&unconfined, Purpose::Plugin, Route::InsideBwrap);
+        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined, Purpose::Plugin, Route::InsideBwrap)));
     }
 
     /// A cut or padded message must not start a shortened command.
     #[test]
     fn any_other_length_is_refused() {
-        let encoded = encode_spec(&spec(), Purpose::Witness);
+        let encoded = encode_spec(&spec(), Purpose::Witness, Route::Native);
         let body = &encoded[HEADER_BYTES..];
         for length in 0..body.len() {
             assert_eq!(decode_spec(&body[..length]), Err(Malformed), "cut at {length}");
@@ -237,6 +271,7 @@ mod tests {
             Record::MainExit(MainExit::Signal(9)),
             Record::MainExit(MainExit::Unknown),
             Record::Gone { survivors: 2, leftovers_killed: 5 },
+            Record::Listening { count: 3 },
         ];
         records.extend(Step::ALL.map(|step| Record::Failed(Failure { step, errno: 13, subject: 513 })));
         for record in records {

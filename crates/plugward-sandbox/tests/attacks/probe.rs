@@ -10,6 +10,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     mem,
+    net::{ToSocketAddrs, UdpSocket},
     os::{
         fd::AsRawFd,
         linux::net::SocketAddrExt,
@@ -62,6 +63,8 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         }
         "chmod" => fs::set_permissions(first, fs::Permissions::from_mode(0o666)),
         "fchmod" => File::open(first)?.set_permissions(fs::Permissions::from_mode(0o666)),
+        "set-id" => set_id(first, OpenOptions::new().write(true).create_new(true).mode(0o755)),
+        "set-id-new" => set_id(first, OpenOptions::new().write(true).create_new(true).mode(0o4755)),
         "touch" => touch(first),
         "set-attribute" => set_attribute(first),
         "watch" => watch(first),
@@ -75,9 +78,15 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         "connect-tcp" => std::net::TcpStream::connect(("127.0.0.1", number(first) as u16)).map(drop),
         "connect-tcp-mapped" => std::net::TcpStream::connect(("::ffff:127.0.0.1", number(first) as u16)).map(drop),
         "send-fast-open" => send_fast_open(number(first) as u16),
-        "send-udp" => {
-            std::net::UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", ("127.0.0.1", number(first) as u16)).map(drop)
+        "send-udp" => UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", ("127.0.0.1", number(first) as u16)).map(drop),
+        "connect" => std::net::TcpStream::connect(first).map(drop),
+        "exchange" => exchange(first, number(second) as u16),
+        "resolve" => (first, 0_u16).to_socket_addrs().map(drop),
+        "send-to" => {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            socket.send_to(b"x", first).map(drop)
         }
+        "listen" => std::net::TcpListener::bind(first).map(drop),
         "socket" => call(libc::SYS_socket, &[number(first), number(second), number(arguments.get(2).unwrap_or(&"0"))]),
         "io-uring" => call(libc::SYS_io_uring_setup, &[1, [0_u64; 32].as_mut_ptr().addr()]),
         "userfaultfd" => call(libc::SYS_userfaultfd, &[1]),
@@ -145,6 +154,17 @@ fn check(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Leaves a program that runs as its owner.
+fn set_id(target: &str, options: &OpenOptions) -> io::Result<()> {
+    let _replaced = fs::remove_file(target);
+    let made = options.open(target).and_then(|file| {
+        let mode = file.metadata()?.permissions().mode();
+        if mode & 0o4000 == 0 { file.set_permissions(fs::Permissions::from_mode(mode | 0o4000)) } else { Ok(()) }
+    });
+    let _left_behind = fs::remove_file(target);
+    made
+}
+
 fn touch(file: &str) -> io::Result<()> {
     // SAFETY: a null time means now; the path is NUL-terminated.
     check(unsafe { libc::utimensat(libc::AT_FDCWD, path(file).as_ptr(), ptr::null(), 0) })
@@ -188,6 +208,15 @@ fn send_fast_open(port: u16) -> io::Result<()> {
         let sent = libc::sendto(socket, c"x".as_ptr().cast(), 1, libc::MSG_FASTOPEN, (&raw const address).cast(), size);
         check(sent as i32)
     }
+}
+
+/// Reaches a host and hears its answer, as any client would.
+fn exchange(host: &str, port: u16) -> io::Result<()> {
+    let mut connection = std::net::TcpStream::connect((host, port))?;
+    connection.write_all(b"ping")?;
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer)?;
+    state(answer == b"pong")
 }
 
 /// Waits for a child of a raw call, which ends at once.

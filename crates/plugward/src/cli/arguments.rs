@@ -176,10 +176,22 @@ pub(super) enum Command {
         /// Speak MCP on standard input and output; ends with the input, unless others have joined
         #[arg(long)]
         stdio: bool,
+        /// Which agent this is, as `plugward connect` enters it: it chooses the profile
+        #[arg(long, value_name = "NAME", requires = "stdio")]
+        client: Option<String>,
         /// Serve the Host API on this loopback address
         #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
         http: Option<SocketAddr>,
     },
+    /// Enter plugward in an agent's own settings
+    #[command(after_help = help::CONNECT)]
+    Connect(ConnectArguments),
+    /// Take plugward out of an agent's own settings
+    #[command(after_help = help::DISCONNECT)]
+    Disconnect(ConnectArguments),
+    /// Show which agents are here, and which are connected
+    #[command(after_help = help::CLIENTS)]
+    Clients,
     /// Walk through everything once with a built-in plugin
     #[command(after_help = help::DEMO)]
     Demo,
@@ -208,6 +220,26 @@ pub(super) struct CallArguments {
     /// Give up after this time, such as `5s` or `200ms`; a number alone is seconds
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(super) timeout: Option<Duration>,
+}
+
+/// Arguments of `connect` and `disconnect`.
+#[derive(Debug, Args)]
+pub(super) struct ConnectArguments {
+    /// The agent, as `plugward clients` names it
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(super) client: Option<String>,
+    /// Every agent that is found here
+    #[arg(long)]
+    pub(super) all: bool,
+    /// The settings in this project folder instead of your own
+    #[arg(long, value_name = "FOLDER", conflicts_with = "all")]
+    pub(super) project: Option<PathBuf>,
+    /// Only show what would change
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Do not ask
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(super) yes: bool,
 }
 
 /// What can be done with traces.

@@ -3,10 +3,12 @@
 //! Owns the checks and their wording. Refuses to start plugins and what is on the
 //! `PATH`: programs are looked up, never run. Only the sandbox is tried, with a program that does nothing.
 
+mod clients;
+
 use std::path::{Path, PathBuf};
 
 use plugward_host::{Environment, ErrorCode, Host, LevelCheck, check_levels};
-use plugward_sandbox::{Availability, Launcher, PlatformReport};
+use plugward_sandbox::{Availability, Backend, Launcher, PlatformReport};
 use serde::Serialize;
 
 use super::output::{Output, Tone, paint, safe};
@@ -71,6 +73,7 @@ pub(super) async fn run(output: &Output, settings: Result<Settings, SettingsErro
             rows.push(config(&settings));
             rows.push(environment(&settings, has_level));
             rows.extend(home(&settings).await);
+            rows.extend(clients::rows(&settings));
         }
         Err(error) => {
             let fix = "correct the file at that place, or move it away to use the defaults";
@@ -175,6 +178,9 @@ fn sandbox_levels() -> Vec<Row> {
         match check.outcome {
             Ok(enforcement) => {
                 let mut found = "holds: a probe under its rules could not get out".to_owned();
+                if enforcement.backend == Backend::Bwrap {
+                    found.push_str("; bubblewrap makes its namespaces, because plugward itself may not");
+                }
                 if !enforcement.missing.is_empty() {
                     found.push_str(&format!("; not covered: {}", enforcement.missing.join(", ")));
                 }

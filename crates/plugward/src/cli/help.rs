@@ -27,6 +27,11 @@ Using:
   call        Run a tool and print its result as JSON
   serve       Run the host: offer all tools over MCP, and over HTTP
 
+Agents:
+  connect     Enter plugward in an agent's own settings
+  disconnect  Take plugward out of an agent's own settings
+  clients     Show which agents are here, and which are connected
+
 Permissions:
   permissions Show or change what a plugin may do
   asks        Show calls that wait for your permission
@@ -48,7 +53,7 @@ First steps:
   2. plugward install ./my-plugin       a folder with a plugin.yaml; prints the plugin's id
   3. plugward review my-plugin          what it would run; then: plugward approve my-plugin
   4. plugward enable my-plugin          then: plugward tools, plugward call my-plugin.TOOL
-  5. plugward serve --stdio             the command to enter in your agent's MCP settings
+  5. plugward connect cursor            enter it in your agent; plugward clients lists them
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 denied or needs consent,
 5 plugin unhealthy, 124 no answer in time";
@@ -146,6 +151,26 @@ Examples:
   plugward serve --stdio                  what an MCP client starts
   plugward serve --http 127.0.0.1:8420    the Host API, for programs
   plugward serve                          keep the plugins running for other commands";
+
+pub(super) const CONNECT: &str = "\
+It adds one entry, shows the change, asks, keeps a backup and touches nothing else in the file.
+
+Examples:
+  plugward connect cursor
+  plugward connect vscode --project . --dry-run
+  plugward connect --all --yes";
+
+pub(super) const DISCONNECT: &str = "\
+A file that nobody has changed since is put back to the byte; else only our entry goes.
+
+Examples:
+  plugward disconnect cursor
+  plugward disconnect --all --dry-run";
+
+pub(super) const CLIENTS: &str = "\
+Examples:
+  plugward clients
+  plugward clients --json";
 
 pub(super) const DEMO: &str = "\
 It needs no network and leaves nothing behind.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::attempts::attempts;
 use super::output::{Tone, paint, safe, safe_lines, strong, table};
 use super::{Context, unexpected};
 use crate::control::{Failure, InfoBody, Operation, Outcome};
@@ -231,6 +232,7 @@ fn info_text(info: &InfoBody) -> String {
     for tool in tools {
         row(&mut text, "tool", &safe(&tool.name));
     }
+    attempts(&mut text, plugin);
     text
 }
 

@@ -5,7 +5,9 @@
 
 mod approve;
 mod arguments;
+mod attempts;
 mod call;
+mod clients;
 mod demo;
 mod doctor;
 mod help;
@@ -192,7 +194,10 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, Failure> 
         Command::Permissions { id, grant, revoke } => permissions::permissions(context, id, grant, revoke).await,
         Command::Asks => permissions::asks(context).await,
         Command::Answer { request, answer } => permissions::answer(context, request, answer.into()).await,
-        Command::Serve { stdio, http } => serve::run(context, stdio, http).await,
+        Command::Serve { stdio, client: _, http } => serve::run(context, stdio, http).await,
+        Command::Connect(arguments) => clients::connect(context, &arguments).await,
+        Command::Disconnect(arguments) => clients::disconnect(context, &arguments).await,
+        Command::Clients => clients::list(context),
         // Handled before settings are needed.
         Command::Demo | Command::Doctor | Command::Completion { .. } => Ok(Exit::Ok),
     }

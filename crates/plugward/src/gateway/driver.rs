@@ -12,25 +12,24 @@
 //! ```
 
 use std::collections::HashMap;
-use std::hash::RandomState;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use plugward_host::Host;
 use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
-use plugward_protocol::{Connection, ConnectionConfig, Event, PeerFault, RequestId, RpcError, SendError};
+use plugward_protocol::{Connection, ConnectionConfig, Event, PeerFault, RequestId, RequestMeta, RpcError, SendError};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id as TaskId, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::modern::{Exchange, invalid_params};
 use super::notices::Notices;
 use super::output::Output;
+use super::server::Server;
 use super::tools_call::{self, Call, Note};
-use super::tools_list::{self, Listing};
-use super::{Options, empty_lists, initialize};
+use super::{empty_lists, initialize};
 
 /// Bytes read at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
@@ -38,7 +37,7 @@ const READ_CHUNK_BYTES: usize = 64 * 1024;
 /// Bytes taken from the connection before they are written; more stay there, counted against its bound.
 const WRITE_CHUNK_BYTES: usize = 64 * 1024;
 
-/// Progress notes of all calls on their way to the driver.
+/// Notes of all requests on their way to the driver.
 const MAX_WAITING_NOTES: usize = 64;
 
 /// Limits of a session that are not the connection's.
@@ -114,8 +113,7 @@ static NEXT_SESSION: AtomicU64 = AtomicU64::new(1);
 
 /// One session.
 pub(super) struct Driver {
-    host: Host,
-    options: Options,
+    server: Server,
     limits: Limits,
     connection: Connection,
     caller: String,
@@ -130,14 +128,16 @@ pub(super) struct Driver {
     notes_out: mpsc::Receiver<Note>,
     notices: Notices,
     tools_version: watch::Receiver<u64>,
-    listing: Option<Listing>,
-    hashing: RandomState,
+    /// The session has asked for tools before; only the first time it waits for plugins that start.
+    has_listed: bool,
+    /// Ends streams of notices when no more will be read.
+    closing: CancellationToken,
     output: Output,
     stalled_since: Option<Instant>,
 }
 
 impl Driver {
-    pub(super) fn new(host: Host, options: Options, limits: Limits) -> Self {
+    pub(super) fn new(server: Server, limits: Limits) -> Self {
         let (notes_in, notes_out) = mpsc::channel(MAX_WAITING_NOTES);
         Self {
             connection: Connection::new(limits.connection.clone()),
@@ -151,13 +151,12 @@ impl Driver {
             notes_in,
             notes_out,
             notices: Notices::default(),
-            tools_version: host.tools_version(),
-            listing: None,
-            hashing: RandomState::new(),
+            tools_version: server.host().tools_version(),
+            has_listed: false,
+            closing: CancellationToken::new(),
             output: Output::default(),
             stalled_since: None,
-            host,
-            options,
+            server,
             limits,
         }
     }
@@ -235,6 +234,7 @@ impl Driver {
                     tracing::info!("reading from the client failed, which ends its input: {error}");
                 }
                 self.connection.handle_input_closed(now);
+                self.closing.cancel();
                 let give_up_at = now + self.limits.finish;
                 let over_at = give_up_at + self.limits.last_words;
                 self.phase = Phase::Finishing { give_up_at, over_at, gave_up: false };
@@ -282,7 +282,8 @@ impl Driver {
             *gave_up = true;
             self.cancel_all();
         }
-        if self.notices.take(now, || tools_list::fingerprint_now(&self.host, &self.hashing)) {
+        let server = &self.server;
+        if self.notices.take(now, || server.lists().current(server.host()).fingerprint) {
             match self.connection.notify(methods::TOOLS_LIST_CHANGED, None) {
                 Ok(()) => {}
                 Err(SendError::QueueFull { .. }) => self.notices.unsent(now),
@@ -304,12 +305,14 @@ impl Driver {
                 Event::Initialize { id, client, .. } => {
                     let name = client.as_ref().map(|client| client.name.as_str());
                     self.caller = initialize::caller(name);
-                    let version = self.connection.accept_handshake(Instant::now(), &id, &initialize::hello(&self.host));
+                    let version =
+                        self.connection.accept_handshake(Instant::now(), &id, &initialize::hello(self.server.host()));
                     let version = version.map_or("none", |version| version.as_str());
                     tracing::info!(caller = %self.caller, version, "a client connected");
                 }
                 Event::Initialized => self.notices.confirmed(),
                 Event::Request { id, method, params } => self.start(&id, &method, params.as_deref()),
+                Event::ModernRequest { id, method, params, meta } => self.start_modern(&id, method, params, meta),
                 Event::CancelRequested { id, .. } => {
                     if let Some(request) = self.under_way.remove(&id) {
                         request.cancel.cancel();
@@ -341,38 +344,48 @@ impl Driver {
         }
     }
 
-    fn list_tools(&mut self, id: &RequestId, params: Option<&RawValue>) -> Option<Answer> {
-        let cursor = match mcp::list_cursor(params) {
-            Ok(cursor) => cursor,
-            Err(fault) => return Some(Err(invalid_params(&fault))),
+    /// Starts a task for a request of a stateless revision.
+    fn start_modern(&mut self, id: &RequestId, method: String, params: Option<Box<RawValue>>, meta: RequestMeta) {
+        let bytes = params.as_ref().map_or(0, |params| params.get().len());
+        let cancel = CancellationToken::new();
+        let exchange = Exchange {
+            server: self.server.clone(),
+            id: id.clone(),
+            method,
+            params,
+            meta,
+            session: self.session,
+            cancel: cancel.clone(),
+            closing: self.closing.clone(),
+            notes: self.notes_in.clone(),
         };
-        match (cursor, &self.listing) {
-            (Some(cursor), Some(listing)) => Some(listing.page(&cursor)),
-            (Some(_), None) => Some(Err(tools_list::unknown_cursor())),
-            (None, Some(_)) => Some(Ok(self.list_anew())),
-            (None, None) => {
-                let (host, wait) = (self.host.clone(), self.options.first_list_wait);
-                let cancel = CancellationToken::new();
-                let given_up = cancel.clone();
-                self.spawn(id, 0, cancel, async move {
-                    tokio::select! {
-                        () = host.settled(wait) => Outcome::Settled,
-                        () = given_up.cancelled() => Outcome::Answered(Err(tools_call::given_up())),
-                    }
-                });
-                None
-            }
+        self.spawn(id, bytes, cancel, async move { Outcome::Answered(exchange.run().await) });
+    }
+
+    fn list_tools(&mut self, id: &RequestId, params: Option<&RawValue>) -> Option<Answer> {
+        match mcp::list_cursor(params) {
+            Err(fault) => return Some(Err(invalid_params(&fault))),
+            Ok(Some(cursor)) => return Some(self.server.lists().page(&cursor)),
+            Ok(None) if self.has_listed => return Some(Ok(self.list_anew())),
+            Ok(None) => {}
         }
+        let (server, cancel) = (self.server.clone(), CancellationToken::new());
+        let given_up = cancel.clone();
+        self.spawn(id, 0, cancel, async move {
+            tokio::select! {
+                () = server.host().settled(server.first_list_wait()) => Outcome::Settled,
+                () = given_up.cancelled() => Outcome::Answered(Err(tools_call::given_up())),
+            }
+        });
+        None
     }
 
     /// The first page of the tools as they are now.
     fn list_anew(&mut self) -> Box<RawValue> {
-        let kept = self.listing.take().filter(|listing| listing.is_current(&self.host));
-        let listing = kept.unwrap_or_else(|| Listing::of(&self.host, &self.hashing));
-        self.notices.listed(Instant::now(), listing.fingerprint, listing.is_current(&self.host));
-        let first = listing.first_page();
-        self.listing = Some(listing);
-        first
+        self.has_listed = true;
+        let listing = self.server.lists().current(self.server.host());
+        self.notices.listed(Instant::now(), listing.fingerprint, listing.is_current(self.server.host()));
+        listing.first_page()
     }
 
     fn call_tool(&mut self, id: &RequestId, params: Option<&RawValue>) -> Option<Answer> {
@@ -383,12 +396,12 @@ impl Driver {
         };
         let cancel = CancellationToken::new();
         let call = Call {
-            host: self.host.clone(),
+            host: self.server.host().clone(),
             request: id.clone(),
             params,
             caller: self.caller.clone(),
             session: self.session,
-            start_wait: self.options.first_list_wait,
+            start_wait: self.server.first_list_wait(),
             cancel: cancel.clone(),
             notes: self.notes_in.clone(),
         };
@@ -445,18 +458,14 @@ impl Driver {
         self.connection.respond(&id, answer);
     }
 
-    /// Hands a progress note on, unless its request has ended.
+    /// Hands a note on, unless its request has ended.
     fn hand_on(&mut self, note: Note) {
         if self.under_way.contains_key(&note.request)
-            && let Err(error) = self.connection.notify(methods::PROGRESS, Some(note.params))
+            && let Err(error) = self.connection.notify(note.method, Some(note.params))
         {
-            tracing::debug!("a progress note was not handed on: {error}");
+            tracing::debug!("a note was not handed on: {error}");
         }
     }
-}
-
-fn invalid_params(fault: &mcp::PayloadFault) -> RpcError {
-    RpcError::new(codes::INVALID_PARAMS, fault.to_string())
 }
 
 async fn sleep_until(due_at: Option<Instant>) {

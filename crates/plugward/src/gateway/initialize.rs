@@ -1,4 +1,4 @@
-//! `initialize`: who we are, what works, which plugins are there.
+//! `initialize`: who we are, what works, which plugins are there. Also what `server/discover` says of it.
 //!
 //! Owns our answer and the name a client gets in traces. Answers at once, while plugins still start (case B036). The
 //! version is negotiated by the connection (case B032). Refuses to announce what is not routed (case B089).
@@ -15,15 +15,25 @@ const CAPABILITIES: &str = r#"{"tools":{"listChanged":true}}"#;
 /// Longest name of a client in traces and decisions, in bytes. Real ones are words such as `claude-code`.
 const MAX_CLIENT_NAME_BYTES: usize = 64;
 
+/// Who we are.
+pub(super) fn identity() -> Implementation {
+    Implementation {
+        name: "plugward".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        title: Some("Plugward".to_owned()),
+    }
+}
+
+/// What works, as an object; the same in every revision.
+pub(super) fn capabilities() -> Box<RawValue> {
+    RawValue::from_string(CAPABILITIES.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
 /// Our answer to `initialize`.
 pub(super) fn hello(host: &Host) -> ServerHelloOut {
     ServerHelloOut {
-        server: Implementation {
-            name: "plugward".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            title: Some("Plugward".to_owned()),
-        },
-        capabilities: RawValue::from_string(CAPABILITIES.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned()),
+        server: identity(),
+        capabilities: capabilities(),
         instructions: Some(instructions::text(&host.overview())),
     }
 }

@@ -14,8 +14,11 @@ mod driver;
 mod empty_lists;
 mod initialize;
 mod instructions;
+mod listen;
+mod modern;
 mod notices;
 mod output;
+mod server;
 #[cfg(test)]
 mod tests;
 mod tools_call;
@@ -25,6 +28,8 @@ use std::time::Duration;
 
 use plugward_host::Host;
 use tokio::io::{AsyncRead, AsyncWrite};
+
+pub(crate) use server::Server;
 
 /// How long the first `tools/list` waits for plugins that are starting. Clients list right after the handshake and
 /// many never list again, so a short wait spares them an empty list; a longer one would let a plugin that hangs hold up
@@ -54,7 +59,7 @@ pub(crate) async fn serve(
     writer: impl AsyncWrite + Send + Unpin + 'static,
     options: Options,
 ) {
-    let session = driver::Driver::new(host, options, driver::Limits::default());
+    let session = driver::Driver::new(Server::new(host, options), driver::Limits::default());
     if let Err(error) = session.run(reader, writer).await {
         tracing::warn!("an MCP session was ended: {error:#}");
     }

@@ -1,6 +1,8 @@
 //! Sessions over an in-memory stream, with a host that has no plugins: what clients may send wrong, and how sessions
 //! end. What needs plugins is tested over the real binary.
 
+mod modern;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,8 +16,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
-use super::Options;
 use super::driver::{Driver, Limits};
+use super::{Options, Server};
 
 /// Longest wait for anything in a test. Generous: machines that run tests are slow and busy.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,7 +53,7 @@ impl Session {
         let host = Host::open(config).await.unwrap();
         let (ours, theirs) = tokio::io::duplex(STREAM_BYTES);
         let (reader, writer) = tokio::io::split(theirs);
-        let end = tokio::spawn(Driver::new(host, Options::default(), limits).run(reader, writer));
+        let end = tokio::spawn(Driver::new(Server::new(host, Options::default()), limits).run(reader, writer));
         let (output, input) = tokio::io::split(ours);
         Self { input, output: BufReader::new(output).lines(), end, _home: home }
     }
@@ -198,7 +200,7 @@ async fn a_probe_of_the_next_revision_leaves_the_handshake_possible() {
     // B082: clients of both eras ask first and fall back.
     let mut session = Session::start().await;
     let answer = session.request(json!(1), "server/discover", json!({})).await;
-    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32601)));
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32602)));
     session.handshake().await;
     assert_eq!(session.request(json!(3), "ping", json!({})).await["result"], json!({}));
 }

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use plugward_host::{CallFailure, CallReport, CallRequest, ErrorCode, Host, ToolSelector};
-use plugward_protocol::mcp::{self, CallParamsIn, codes};
+use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
 use plugward_protocol::{RequestId, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -30,12 +30,14 @@ const UNKNOWN_TOOL: &str = "unknown tool: `tools/list` tells which there are";
 /// Member of `_meta` that holds code and cause of our own failures, for programs.
 const ERROR_META: &str = "plugward/error";
 
-/// A progress note on its way to the client.
+/// A notification about a request, on its way to the client.
 #[derive(Debug)]
 pub(super) struct Note {
     /// The request it is about.
     pub(super) request: RequestId,
-    /// Parameters under the caller's own token.
+    /// Its method.
+    pub(super) method: &'static str,
+    /// Its parameters, under the caller's own token where it has one.
     pub(super) params: Box<RawValue>,
 }
 
@@ -97,7 +99,7 @@ impl Call {
         let Some(token) = &self.params.progress_token else { return };
         if let Ok(params) = mcp::progress_for(params, token) {
             // Without a driver nobody is there to be told.
-            let _ = self.notes.send(Note { request: self.request.clone(), params }).await;
+            let _ = self.notes.send(Note { request: self.request.clone(), method: methods::PROGRESS, params }).await;
         }
     }
 }

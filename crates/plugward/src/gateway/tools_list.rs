@@ -1,9 +1,11 @@
 //! `tools/list`: every callable tool, as its plugin described it, under the exposed name.
 //!
-//! Owns the cutting into pages and the cursors between them. The order is the host's: plugins as they were installed,
+//! Owns the cutting into pages, the cursors between them, and the few lists that walks may still be in. The order is the host's: plugins as they were installed,
 //! tools as their plugin lists them, whatever started first (case B053). Refuses to reword or sort anything.
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plugward_host::Host;
 use plugward_protocol::mcp::codes;
@@ -14,7 +16,45 @@ use serde_json::value::RawValue;
 /// put on peers; a single longer tool gets a page of its own.
 const MAX_PAGE_BYTES: usize = DEFAULT_MAX_MESSAGE_BYTES - 4096;
 
-/// What a list looked like, for comparing. Equal lists have equal fingerprints; it means nothing outside its session.
+/// Lists kept for walks that are under way. A walk takes a few round trips; one that outlives so many changes begins
+/// again.
+const MAX_KEPT_LISTS: usize = 4;
+
+/// The lists of one server, shared by all its clients.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    hashing: RandomState,
+    /// Newest last; no two with the same fingerprint.
+    kept: Mutex<VecDeque<Arc<Listing>>>,
+}
+
+impl Lists {
+    /// The tools as they are now.
+    pub(super) fn current(&self, host: &Host) -> Arc<Listing> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(newest) = kept.back().filter(|newest| newest.is_current(host)) {
+            return Arc::clone(newest);
+        }
+        let listing = Arc::new(Listing::of(host, &self.hashing));
+        kept.retain(|older| older.fingerprint != listing.fingerprint);
+        if kept.len() == MAX_KEPT_LISTS {
+            kept.pop_front();
+        }
+        kept.push_back(Arc::clone(&listing));
+        listing
+    }
+
+    /// The page that a cursor names, of any list that is still kept.
+    ///
+    /// # Errors
+    /// -32602 when there is none.
+    pub(super) fn page(&self, cursor: &str) -> Result<Box<RawValue>, RpcError> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().rev().find_map(|listing| listing.page(cursor).ok()).ok_or_else(unknown_cursor)
+    }
+}
+
+/// What a list looked like, for comparing. Equal lists have equal fingerprints; it means nothing outside its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint(pub(super) u64);
 
@@ -35,8 +75,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// The tools as they are now.
-    pub(super) fn of(host: &Host, hashing: &RandomState) -> Self {
+    fn of(host: &Host, hashing: &RandomState) -> Self {
         let version = *host.tools_version().borrow();
         Self::cut(&host.exposed_definitions(), version, MAX_PAGE_BYTES, hashing)
     }
@@ -75,8 +114,8 @@ impl Listing {
     /// The page that a cursor names.
     ///
     /// # Errors
-    /// -32602 when the cursor is not one of this listing: invented, or of tools as they were earlier.
-    pub(super) fn page(&self, cursor: &str) -> Result<Box<RawValue>, RpcError> {
+    /// -32602 when the cursor is not one of this listing: invented, or of tools as they were at another time.
+    fn page(&self, cursor: &str) -> Result<Box<RawValue>, RpcError> {
         self.index(cursor).and_then(|index| self.pages.get(index)).cloned().ok_or_else(unknown_cursor)
     }
 
@@ -88,13 +127,8 @@ impl Listing {
 }
 
 /// The answer to a cursor that names no page.
-pub(super) fn unknown_cursor() -> RpcError {
+fn unknown_cursor() -> RpcError {
     RpcError::new(codes::INVALID_PARAMS, "`cursor` is not one of the current list: list again without a cursor")
-}
-
-/// The fingerprint of the tools as they are now.
-pub(super) fn fingerprint_now(host: &Host, hashing: &RandomState) -> Fingerprint {
-    fingerprint(&host.exposed_definitions(), hashing)
 }
 
 fn fingerprint(tools: &[Box<RawValue>], hashing: &RandomState) -> Fingerprint {

@@ -23,7 +23,7 @@ pub(crate) use error::{ErrorBody, NOT_FOUND_CODE, USAGE_CODE};
 pub(crate) use folders::FoldersBody;
 pub(crate) use host::HostBody;
 pub(crate) use log::LogLineBody;
-pub(crate) use plugin::{AccessLineBody, PluginBody};
+pub(crate) use plugin::{AccessLineBody, NetworkAttemptBody, PluginBody};
 pub(crate) use review::{ChangeBody, ReviewBody, ReviewToolBody};
 pub(crate) use status::StatusBody;
 pub(crate) use tool::ToolBody;

@@ -268,6 +268,46 @@ async fn what_was_installed_by_hand_is_not_taken_over_by_a_file() {
     it.test.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_single_commands_are_tools_and_a_changed_one_needs_one_approval() {
+    // Requirements 167, 186, 187: load, register, execute; edit and approve again.
+    let it = Followed::new(FolderWatch::Events).await;
+    let tool = |says: &str| {
+        format!(
+            "type: mcp_tool\nname: greet\ndescription: says {says}\ncommand: [echo, {says}, \"{{{{params.who}}}}\"]\n\
+             parameters:\n  - name: who\n    type: string\n    required: true\n"
+        )
+    };
+    it.put("greet.yaml", &tool("hello"));
+    it.put("other.yaml", &says("other", 1));
+    it.run("greet").await;
+    let said = |host: &Host| {
+        let host = host.clone();
+        async move {
+            let report = host.call(request("greet.greet", json!({"who": "you"}))).await;
+            report.outcome.map(|reply| reply.output().to_string()).map_err(|failure| failure.message("greet.greet"))
+        }
+    };
+    let first = said(&it.test.host).await.unwrap();
+    assert!(first.contains("hello you"), "{first}");
+    it.put("greet.yaml", &tool("goodbye"));
+    it.holds(&[("greet", &tool("goodbye")), ("other", &says("other", 1))]).await;
+    eventually("it is held", || {
+        let views = it.test.host.overview();
+        views
+            .iter()
+            .any(|view| view.id.as_str() == "greet" && view.status.as_str() == "permission_required")
+            .then_some(())
+    })
+    .await;
+    assert!(said(&it.test.host).await.unwrap_err().contains("not what was approved"));
+    it.test.approve("greet").await;
+    eventually("its tool is back", || (it.test.tool_names("greet") == ["greet"]).then_some(())).await;
+    let second = said(&it.test.host).await.unwrap();
+    assert!(second.contains("goodbye you"), "{second}");
+    it.test.close().await;
+}
+
 /// Random file operations: as the pure test of the plan, with real files, links and half-written texts.
 struct Random<'a> {
     it: &'a Followed,

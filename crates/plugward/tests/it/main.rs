@@ -14,6 +14,8 @@ mod cases_tools;
 mod cases_wire;
 mod chaos;
 mod cli;
+mod command_host;
+mod command_library;
 mod gateway;
 mod host_asks;
 mod host_calls;

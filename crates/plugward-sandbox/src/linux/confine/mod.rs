@@ -22,8 +22,10 @@ use super::{
 };
 use crate::{Limits, Network, SandboxSpec, UserPolicy, enforcement::Applied};
 
+#[cfg(feature = "mutation")]
+pub(super) use landlock::cap_abi;
 pub(crate) use landlock::kernel_version as landlock_version;
-pub(super) use landlock::{Access, MINIMUM_ABI, kernel_abi};
+pub(super) use landlock::{Access, MINIMUM_ABI, SCOPES_ABI, kernel_abi};
 pub(super) use limits::ProcessCount;
 
 /// Steps of one process on itself, prepared.
@@ -40,10 +42,12 @@ pub(super) struct Confinement {
 impl Confinement {
     /// Prepares limits, capabilities and filter for a sandbox.
     pub(super) fn prepare(spec: &SandboxSpec, count: ProcessCount, layers: Layers) -> Self {
-        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, spec.level));
+        let scoped = layers.has(Layers::LANDLOCK) && kernel_abi() >= SCOPES_ABI;
+        let unix = seccomp::UnixSockets::of(spec.level, scoped);
+        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, spec.level, unix));
         let applied = Applied::default()
             .with_if(filter.is_some(), Applied::SECCOMP)
-            .with_if(filter.is_some() && spec.network != Network::Open, Applied::NO_SOCKETS);
+            .with_if(filter.is_some() && spec.network == Network::Off, Applied::NO_SOCKETS);
         let limits = layers.has(Layers::LIMITS).then_some((spec.limits, count));
         Self {
             applied: limits.map_or(applied, |(limits, count)| applied.with(limits::applied(&limits, count))),
@@ -71,7 +75,12 @@ impl Confinement {
         if abi == 0 || !layers.has(Layers::LANDLOCK) {
             return Ok(self);
         }
-        let ruleset = landlock::Ruleset::new(abi, *network != Network::Open).map_err(Failure::at(Step::Landlock))?;
+        let ruleset = landlock::Ruleset::new(abi, network.into()).map_err(Failure::at(Step::Landlock))?;
+        if let Network::Hosts(listed) = network {
+            for port in listed.ports() {
+                ruleset.allow_port(port).map_err(Failure::at(Step::Landlock))?;
+            }
+        }
         for (position, path, access) in paths {
             ruleset.allow(path.as_fd(), access).map_err(Failure::about(Step::Landlock, position))?;
         }

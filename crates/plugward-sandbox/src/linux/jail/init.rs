@@ -8,6 +8,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::Path,
     process::exit,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -26,9 +27,10 @@ use super::{
     GO,
     etc::{HOST_NAME, Identity},
     files::{self, OWN_PLACES, Prepared},
+    loopback,
 };
 use crate::{
-    LaunchSpec, SandboxSpec,
+    LaunchSpec, ListedHosts, Network, SandboxSpec,
     enforcement::Applied,
     linux::{
         channel,
@@ -47,9 +49,11 @@ const FIRST_OTHER_DESCRIPTOR: i32 = 3;
 /// Name in process lists; the kernel keeps 15 bytes.
 const PROCESS_NAME: &std::ffi::CStr = c"plugward-init";
 /// The first choice of the kernel when memory runs out: a plugin, and never the host.
-const OOM_SCORE: &str = "1000";
+pub(super) const OOM_SCORE: &str = "1000";
+/// Longest wait for room in the channel to the launcher, which is empty at that time.
+const HAND_OVER_LIMIT: Duration = Duration::from_secs(5);
 /// Files a plugin makes are its user's alone.
-const PLUGIN_UMASK: u32 = 0o077;
+pub(super) const PLUGIN_UMASK: u32 = 0o077;
 
 /// Everything the first process is given.
 pub(super) struct Start<'a> {
@@ -94,6 +98,9 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
     if let Some((uid, gid)) = target {
         confine::become_user(uid, gid)?;
     }
+    if let Network::Hosts(listed) = &sandbox.network {
+        hand_over_listeners(listed, &reports)?;
+    }
     // The specification is in memory here, and the plugin must not read more of it than it was given.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::at(Step::Privileges))?;
 
@@ -113,7 +120,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
         .with_if(has_files, Applied::MOUNTS)
         .with_if(has_proc, Applied::PROC)
         .with_if(layers.has(Layers::PROCESSES), Applied::PROCESSES)
-        .with_if(layers.has(Layers::NETWORK) && sandbox.network != crate::Network::Open, Applied::NETWORK)
+        .with_if(layers.has(Layers::NETWORK) && sandbox.network != Network::Open, Applied::NETWORK)
         .with_if(target.is_some(), Applied::OWN_USER);
     drop(prepared);
     // A change of user takes back what was asked for above.
@@ -128,7 +135,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
 }
 
 /// What the plugin puts on itself, with rules for the new tree.
-fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Result<Confinement, Failure> {
+pub(super) fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Result<Confinement, Failure> {
     // This process counts in the namespace too.
     let confinement = Confinement::prepare(sandbox, ProcessCount::Own { overhead: 1 }, layers);
     if !layers.has(Layers::LANDLOCK) {
@@ -151,13 +158,25 @@ fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Re
     confinement.with_landlock(&sandbox.network, rules, 0, layers)
 }
 
+/// Opens the sockets of a plugin with listed hosts and gives them away. No copy stays here: what the host closes is closed.
+fn hand_over_listeners(listed: &ListedHosts, reports: &OwnedFd) -> Result<(), Failure> {
+    let sockets = loopback::open(listed).map_err(Failure::at(Step::OwnNetwork))?;
+    let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
+    let record = Record::Listening { count: u32::try_from(sockets.len()).unwrap_or(u32::MAX) };
+    if descriptors.is_empty() {
+        return channel::send_short(reports.as_fd(), &record.encode()).map_err(Failure::at(Step::OwnNetwork));
+    }
+    channel::send_with_descriptors(reports.as_fd(), &record.encode(), &descriptors, Instant::now() + HAND_OVER_LIMIT)
+        .map_err(Failure::at(Step::OwnNetwork))
+}
+
 /// The user's folder as the plugin will see it in its environment.
-fn home(spec: &LaunchSpec) -> &std::ffi::OsStr {
+pub(super) fn home(spec: &LaunchSpec) -> &std::ffi::OsStr {
     spec.env.iter().find(|(name, _)| name == "HOME").map_or("/tmp".as_ref(), |(_, value)| value.as_os_str())
 }
 
 /// The kernel ends this process, and with it the namespace, when the launcher ends.
-fn end_with_launcher() -> Result<(), Failure> {
+pub(super) fn end_with_launcher() -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::at(Step::Session))
 }
 
@@ -171,8 +190,8 @@ fn wait_for_go(reports: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// The launcher may have ended before the kernel was told to watch it.
-fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
-    let now = Some(std::time::Instant::now());
+pub(super) fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
+    let now = Some(Instant::now());
     match channel::wait_until(reports.as_fd(), PollFlags::IN, now) {
         // It sends nothing at this time, so anything to read is its end.
         Ok(()) => Err(Failure::at(Step::Session)(Errno::CONNRESET)),
@@ -182,7 +201,7 @@ fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
 
 /// Collects processes until none is left, and reports the end of the main one. Requests to terminate reach the plugin
 /// from the launcher, which sees all of its processes; here they are blocked.
-fn collect_until_all_ended(main: Pid, reports: BorrowedFd<'_>) {
+pub(super) fn collect_until_all_ended(main: Pid, reports: BorrowedFd<'_>) {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == main && !status.stopped() => {

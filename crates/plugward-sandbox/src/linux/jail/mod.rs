@@ -10,9 +10,11 @@
 //!    +----------------- go, records: started or failed, exit --------------+
 //! ```
 
+pub(super) mod bwrap;
 mod etc;
 mod files;
 mod init;
+mod loopback;
 
 use std::{
     fs,
@@ -54,6 +56,8 @@ pub(super) struct Jailed {
     /// Where the first process reports.
     pub(super) reports: OwnedFd,
     pub(super) applied: Applied,
+    /// Sockets for the host, if hosts are listed.
+    pub(super) listeners: Vec<OwnedFd>,
 }
 
 /// Starts the plugin (or what stands in for it) in namespaces of its own.
@@ -64,6 +68,9 @@ pub(super) fn start(
     task: Task,
     layers: Layers,
 ) -> Result<Jailed, Failure> {
+    if !layers.has(Layers::PERMISSION) {
+        return Err(Failure::at(Step::Namespaces)(Errno::PERM));
+    }
     let (reports, inner) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(Failure::at(Step::Namespaces))?;
     let target = confine::target(sandbox.user);
@@ -90,7 +97,7 @@ pub(super) fn start(
         .and_then(|()| channel::send_short(reports.as_fd(), &[GO]).map_err(Failure::at(Step::IdMap)))
         .and_then(|()| await_start(&reports));
     match result {
-        Ok(applied) => Ok(Jailed { init, main: main_from_outside(init), reports, applied }),
+        Ok((applied, listeners)) => Ok(Jailed { init, main: main_from_outside(init), reports, applied, listeners }),
         Err(failure) => {
             // Whatever it was doing, the kernel ends all of its namespace with it.
             let _ended = kill_process(init, Signal::KILL);
@@ -135,16 +142,20 @@ fn map_user(init: Pid, uid: u32, gid: u32) -> io::Result<()> {
 }
 
 /// Waits for the first process's word. The host's own limit on a start bounds this.
-fn await_start(reports: &OwnedFd) -> Result<Applied, Failure> {
-    let mut record = [0; RECORD_BYTES];
-    let received = channel::receive_exact(reports.as_fd(), &mut record, &mut Vec::new());
-    if !received.map_err(Failure::at(Step::Namespaces))? {
-        return Err(Failure::at(Step::Namespaces)(Errno::CONNRESET));
-    }
-    match Record::decode(record) {
-        Ok(Record::Started { applied, .. }) => Ok(applied),
-        Ok(Record::Failed(failure)) => Err(failure),
-        _ => Err(Failure::at(Step::Namespaces)(Errno::BADMSG)),
+fn await_start(reports: &OwnedFd) -> Result<(Applied, Vec<OwnedFd>), Failure> {
+    let mut listeners = Vec::new();
+    loop {
+        let mut record = [0; RECORD_BYTES];
+        let received = channel::receive_exact(reports.as_fd(), &mut record, &mut listeners);
+        if !received.map_err(Failure::at(Step::Namespaces))? {
+            return Err(Failure::at(Step::Namespaces)(Errno::CONNRESET));
+        }
+        match Record::decode(record) {
+            Ok(Record::Listening { count }) if usize::try_from(count) == Ok(listeners.len()) => {}
+            Ok(Record::Started { applied, .. }) => return Ok((applied, listeners)),
+            Ok(Record::Failed(failure)) => return Err(failure),
+            _ => return Err(Failure::at(Step::Namespaces)(Errno::BADMSG)),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The command line as scripts and people use it: the real binary, a home of its own per test, no shell.
 
+mod clients;
+mod commands;
 mod consent;
 mod daemon;
 mod demo;

@@ -6,6 +6,7 @@ mod calls;
 mod client;
 mod ending;
 mod lists;
+mod modern;
 mod people;
 mod starting;
 mod unavailable;

@@ -1,0 +1,52 @@
+//! What all clients of one process share: the host, and the lists that were made for them.
+//!
+//! Owns the way from a request to where it is answered in the stateless revisions (`modern.rs`); sessions with a
+//! handshake keep more and go their own (`driver.rs`). Refuses state of single clients.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plugward_host::Host;
+
+use super::Options;
+use super::tools_list::Lists;
+
+/// One MCP server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Server {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    host: Host,
+    options: Options,
+    lists: Lists,
+    began: Instant,
+}
+
+impl Server {
+    /// A server over this host's plugins.
+    pub(crate) fn new(host: Host, options: Options) -> Self {
+        let shared = Shared { host, options, lists: Lists::default(), began: Instant::now() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        &self.shared.host
+    }
+
+    pub(super) fn lists(&self) -> &Lists {
+        &self.shared.lists
+    }
+
+    /// How long the first list of a session waits for plugins that are starting.
+    pub(super) fn first_list_wait(&self) -> Duration {
+        self.shared.options.first_list_wait
+    }
+
+    /// How long a list without a session waits for them: no longer than a first one would have, had it been asked for
+    /// when the server began. Otherwise a plugin that hangs at its start would hold up every list.
+    pub(super) fn list_wait(&self) -> Duration {
+        self.first_list_wait().saturating_sub(self.shared.began.elapsed())
+    }
+}
