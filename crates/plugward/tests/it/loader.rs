@@ -274,7 +274,7 @@ async fn files_of_single_commands_are_tools_and_a_changed_one_needs_one_approval
     let it = Followed::new(FolderWatch::Events).await;
     let tool = |says: &str| {
         format!(
-            "type: mcp_tool\nname: greet\ndescription: says {says}\ncommand: [echo, {says}, \"{{{{params.who}}}}\"]\n\
+            "type: mcp_tool\nname: greet\nworking_directory: plugin\ndescription: says {says}\ncommand: [echo, {says}, \"{{{{params.who}}}}\"]\n\
              parameters:\n  - name: who\n    type: string\n    required: true\n"
         )
     };
