@@ -44,11 +44,12 @@ pub(crate) use outside::{Machine, Outside};
 pub(crate) use plan::{EgressPlan, EgressPlanError, Leads};
 
 use crate::views::AttemptOutcome;
-use relay::{Cut, Traffic, Upstream};
+use relay::{Cut, Outgoing, Traffic};
 use request::Head;
 
-/// Connections of one plugin at a time; more wait. Each holds 32 KiB and a descriptor or two: a browser's worth.
-const MAX_CONNECTIONS: usize = 128;
+/// Connections of one plugin at a time; more wait. Each holds 32 KiB and two descriptors of the host, which other plugins
+/// need too.
+const MAX_CONNECTIONS: usize = 64;
 
 /// Time for a look-up. The system's resolver asks each of three servers for 5 s.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
@@ -215,7 +216,7 @@ async fn serve_proxy<O: Outside>(shared: &Shared<O>, mut inside: TcpStream) {
 }
 
 impl<O: Outside> Shared<O> {
-    /// Leads one connection to `host` if a rule allows it, after `greeting` to the plugin. The stream comes back with the
+    /// Leads one connection to `host` if a rule allows it, after `reply` to the plugin. The stream comes back with the
     /// reason if it does not come about.
     async fn tunnel(
         &self,
@@ -223,7 +224,7 @@ impl<O: Outside> Shared<O> {
         host: &str,
         port: u16,
         pending: &[u8],
-        greeting: &[u8],
+        reply: &[u8],
     ) -> Result<(), (TcpStream, Missed)> {
         let outside = match self.reach(host, port).await {
             Ok(outside) => outside,
@@ -237,12 +238,12 @@ impl<O: Outside> Shared<O> {
             }
         };
         self.note(host, Some(port), AttemptOutcome::Allowed, "");
-        if inside.write_all(greeting).await.is_err() {
+        if inside.write_all(reply).await.is_err() {
             return Ok(());
         }
         let traffic = Counter { attempts: &self.attempts, host, port, traffic: Traffic::default() };
         let name = host.parse::<IpAddr>().is_err().then_some(host);
-        match relay::relay(inside, outside, Upstream { pending, name }, &traffic.traffic).await {
+        match relay::relay(inside, outside, Outgoing { pending, name }, &traffic.traffic).await {
             Ok(()) => {}
             Err(Cut::OtherName(asked)) => {
                 let reason = format!("TLS asked for it on a connection to {host}");

@@ -44,7 +44,7 @@ pub(super) enum Cut {
 
 /// What is on its way to the outside.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Upstream<'a> {
+pub(super) struct Outgoing<'a> {
     /// What the plugin has sent already.
     pub(super) pending: &'a [u8],
     /// The only name TLS may ask for, if the host is a name.
@@ -55,7 +55,7 @@ pub(super) struct Upstream<'a> {
 pub(super) async fn relay(
     inside: TcpStream,
     outside: TcpStream,
-    upstream: Upstream<'_>,
+    outgoing: Outgoing<'_>,
     traffic: &Traffic,
 ) -> Result<(), Cut> {
     // Small messages are what tools send; a socket that cannot be told so works all the same.
@@ -64,7 +64,7 @@ pub(super) async fn relay(
     let (from_outside, to_outside) = outside.into_split();
     let both = async {
         tokio::try_join!(
-            send(from_inside, to_outside, upstream, &traffic.sent_bytes),
+            send(from_inside, to_outside, outgoing, &traffic.sent_bytes),
             receive(from_outside, to_inside, &traffic.received_bytes),
         )
     };
@@ -89,11 +89,11 @@ async fn idle(traffic: &Traffic) {
 async fn send(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    upstream: Upstream<'_>,
+    outgoing: Outgoing<'_>,
     moved: &AtomicU64,
 ) -> Result<(), Cut> {
-    let mut first = upstream.pending.to_vec();
-    if let Some(name) = upstream.name {
+    let mut first = outgoing.pending.to_vec();
+    if let Some(name) = outgoing.name {
         loop {
             match greeting::read(&first) {
                 Greeting::Other | Greeting::Names(None) => break,

@@ -162,9 +162,9 @@ fn names_to(name: &'static str, addresses: &[&str]) -> BTreeMap<&'static str, Ve
 // Requirement 91: the host that was granted is reached, at the address that was judged, looked up once.
 #[tokio::test]
 async fn a_granted_name_is_reached_at_the_address_that_was_judged() {
-    let (upstream, _) = server().await;
+    let (answering, _) = server().await;
     let stage =
-        Stage { names: names_to("api.example.test", &["192.0.2.7"]), server: Some(upstream), ..Stage::default() };
+        Stage { names: names_to("api.example.test", &["192.0.2.7"]), server: Some(answering), ..Stage::default() };
     let running = Running::with_rules(&["api.example.test"], stage);
     assert_eq!(running.exchange(0, b"ping").await, b"pong:ping");
     assert_eq!(
@@ -178,7 +178,7 @@ async fn a_granted_name_is_reached_at_the_address_that_was_judged() {
 // Threat rows 17 and 21: whoever runs the name must not lead the host to its own services, its network or its keys.
 #[tokio::test]
 async fn a_granted_name_does_not_lead_to_near_services() {
-    let (upstream, heard) = server().await;
+    let (answering, heard) = server().await;
     for (address, words) in [
         ("127.0.0.1", "services of this machine"),
         ("::ffff:127.0.0.1", "services of this machine"),
@@ -190,7 +190,7 @@ async fn a_granted_name_does_not_lead_to_near_services() {
         let stage = Stage {
             names: names_to("api.example.test", &[address]),
             own: vec![ip("198.51.100.9")],
-            server: Some(upstream),
+            server: Some(answering),
             ..Stage::default()
         };
         let running = Running::with_rules(&["api.example.test"], stage);
@@ -204,7 +204,7 @@ async fn a_granted_name_does_not_lead_to_near_services() {
     // Among several, only what is permitted is dialled.
     let stage = Stage {
         names: names_to("api.example.test", &["127.0.0.1", "192.0.2.7"]),
-        server: Some(upstream),
+        server: Some(answering),
         ..Stage::default()
     };
     let running = Running::with_rules(&["api.example.test"], stage);
@@ -212,7 +212,7 @@ async fn a_granted_name_does_not_lead_to_near_services() {
     assert_eq!(running.dialled(), ["192.0.2.7:443"]);
     // An address that somebody granted by itself is no detour.
     let stage =
-        Stage { names: names_to("api.example.test", &["10.0.0.1"]), server: Some(upstream), ..Stage::default() };
+        Stage { names: names_to("api.example.test", &["10.0.0.1"]), server: Some(answering), ..Stage::default() };
     let running = Running::with_rules(&["api.example.test", "10.0.0.1"], stage);
     assert_eq!(running.exchange(1, b"ping").await, b"pong:ping");
 }
@@ -220,8 +220,8 @@ async fn a_granted_name_does_not_lead_to_near_services() {
 /// What a name of this machine leads to is not for a resolver to say.
 #[tokio::test]
 async fn this_machine_is_reached_without_a_look_up() {
-    let (upstream, _) = server().await;
-    let running = Running::with_rules(&["app.localhost:3000"], Stage { server: Some(upstream), ..Stage::default() });
+    let (answering, _) = server().await;
+    let running = Running::with_rules(&["app.localhost:3000"], Stage { server: Some(answering), ..Stage::default() });
     assert_eq!(running.exchange(0, b"ping").await, b"pong:ping");
     assert_eq!((running.looked_up().len(), running.dialled()), (0, vec!["127.0.0.1:3000".into()]));
 }
@@ -246,8 +246,9 @@ async fn a_host_that_cannot_be_reached_is_told_as_such() {
 // Threat row 20: the proxy has the same rules, and asks no name server for what they do not cover.
 #[tokio::test]
 async fn the_proxy_leads_below_its_domain_and_nowhere_else() {
-    let (upstream, _) = server().await;
-    let stage = Stage { names: names_to("a.example.test", &["192.0.2.7"]), server: Some(upstream), ..Stage::default() };
+    let (answering, _) = server().await;
+    let stage =
+        Stage { names: names_to("a.example.test", &["192.0.2.7"]), server: Some(answering), ..Stage::default() };
     let running = Running::with_rules(&["*.example.test"], stage);
     let answer = running.connect("A.Example.test:443", "ping").await;
     assert_eq!(answer, "HTTP/1.1 200 Connection established\r\n\r\npong:ping");
@@ -272,9 +273,9 @@ async fn the_proxy_leads_below_its_domain_and_nowhere_else() {
 // Threat row 20: behind one address there are many sites, and TLS says which one answers.
 #[tokio::test]
 async fn tls_asks_for_the_host_that_was_granted() {
-    let (upstream, heard) = server().await;
+    let (answering, heard) = server().await;
     let stage =
-        Stage { names: names_to("api.example.test", &["192.0.2.7"]), server: Some(upstream), ..Stage::default() };
+        Stage { names: names_to("api.example.test", &["192.0.2.7"]), server: Some(answering), ..Stage::default() };
     let running = Running::with_rules(&["api.example.test", "192.0.2.7:444"], stage);
     let (right, wrong) = (greeting::tests::hello("API.example.test"), greeting::tests::hello("evil.test"));
     assert_eq!(running.exchange(1, &right).await, [b"pong:", right.as_slice()].concat());
@@ -367,7 +368,7 @@ async fn an_idle_connection_ends() {
     let ((inside, _plugin), (outside, _host)) = (pair().await, pair().await);
     let began = tokio::time::Instant::now();
     let traffic = relay::Traffic::default();
-    let upstream = relay::Upstream { pending: b"", name: Some("api.example.test") };
-    assert_eq!(relay::relay(inside, outside, upstream, &traffic).await, Ok(()));
+    let outgoing = relay::Outgoing { pending: b"", name: Some("api.example.test") };
+    assert_eq!(relay::relay(inside, outside, outgoing, &traffic).await, Ok(()));
     assert!(began.elapsed() >= relay::IDLE_LIMIT);
 }

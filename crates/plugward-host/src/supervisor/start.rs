@@ -277,9 +277,6 @@ async fn launch(
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
     let stderr = tokio::net::unix::pipe::Receiver::from_owned_fd(spawned.stderr).map_err(io_error)?;
     let over = CancellationToken::new();
-    if let Some(egress) = egress {
-        super::egress::open(inner, plugin, egress, &over).map_err(io_error)?;
-    }
     inner.tasks.spawn(Arc::clone(&plugin.log).drain(stderr, generation, over.clone()));
     let backend = &plugin.manifest.backend;
     let settings = SessionSettings {
@@ -288,6 +285,10 @@ async fn launch(
         secrets: Secrets { redactor: plugin.redactor.clone(), own: plan.secrets.as_slice().into() },
     };
     let session = Session::open(spawned.stdin, spawned.stdout, Arc::clone(&plugin.log), settings).map_err(io_error)?;
+    // Last: it ends with the stop ladder, which only a start that got this far has. Connections wait meanwhile.
+    if let Some(egress) = egress {
+        super::egress::open(inner, plugin, egress, &over).map_err(io_error)?;
+    }
     let level = process.enforcement().level;
     let line = format!("{STARTED}{}, generation {generation}, sandbox level {level}", process.pid());
     plugin.log.push(LogOrigin::Host, &line);

@@ -188,7 +188,9 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     }
     let kill_after = received.spec.stop.kill_after;
     let mut started = start(received, layers)?;
-    hand_over(control, std::mem::take(&mut started.listeners));
+    hand_over(control, &started.listeners);
+    // No copy stays here: what the host closes is closed.
+    started.listeners.clear();
     // The launcher must not keep a file system busy; a missing root directory is no reason to end the plugin.
     let _busy = std::env::set_current_dir("/");
     // If the host has left by now, the supervision sees it at once and ends the tree.
@@ -197,8 +199,8 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     Ok(Some((signals, started, kill_after)))
 }
 
-/// Gives the sockets of a plugin with listed hosts to the host, and keeps none.
-fn hand_over(control: &OwnedFd, listeners: Vec<OwnedFd>) {
+/// Gives the sockets of a plugin with listed hosts to the host.
+fn hand_over(control: &OwnedFd, listeners: &[OwnedFd]) {
     if listeners.is_empty() {
         return;
     }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use plugward_host::{ErrorCode, Host, HostError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -37,8 +38,24 @@ pub(super) async fn run(context: &Context, stdio: bool, http: Option<SocketAddr>
     }
 }
 
+/// Descriptors of the host: hundreds of plugins with all connections they may have. Plugins without a sandbox inherit the
+/// number, and some programs close all they could have one by one, so it is not as high as it could be.
+const DESCRIPTORS: u64 = 65_536;
+
+/// Lets this process have as many descriptors as it needs, if it may: connections of plugins to their hosts take two each, and
+/// what is usual at first is meant for programs that serve one user one thing.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
+    if limit.current.is_some_and(|current| current < wanted) {
+        // Without it the usual number holds, and plugins wait for one another.
+        let _usual = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
+}
+
 async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<SocketAddr>) -> Result<Exit, Failure> {
     let home = &context.settings.home;
+    raise_descriptor_limit();
     // Before any plugin starts: what cannot be offered needs no start.
     let api = match http {
         Some(address) => Some(prepare_api(home, address).await?),

@@ -248,6 +248,7 @@ async fn each_call_has_one_trace(host: &Host, traces: &[String]) {
     assert_eq!(u64::try_from(made - kept).unwrap(), host.dropped_spans(), "{kept} of {made} traces are kept");
 }
 
+#[allow(clippy::print_stdout, reason = "a long run is made for what it prints")]
 fn report(all: &mut Seen, took: Duration) {
     let made = all.traces.len();
     all.recoveries.sort();

@@ -25,6 +25,7 @@ mod host_stop;
 mod host_trust;
 mod loader;
 mod sandbox_access;
+mod sandbox_egress;
 mod sandbox_gate;
 mod stress;
 mod supervision;
