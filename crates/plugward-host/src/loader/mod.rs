@@ -120,13 +120,18 @@ async fn look_and_act(
 ) -> Result<(), HostError> {
     let mut before = look(settings).await?;
     looked(&before);
-    for _ in 0..LOOKS_MAX {
+    for left in (0..LOOKS_MAX).rev() {
         tokio::time::sleep(SETTLE).await;
         let now = look(settings).await?;
         looked(&now);
         let scan = plan::settled(&before.scan, &now.scan);
         let known = known(inner).await?;
-        act_and_tell(inner, plan::plan(&known, &scan), &now, &scan).await?;
+        let mut plan = plan::plan(&known, &scan);
+        if left > 0 {
+            // The next look will tell, most likely; a file that is being written is no news yet.
+            plan.problems.retain(|_, problem| !matches!(problem, Problem::Unsettled { .. }));
+        }
+        act_and_tell(inner, plan, &now, &scan).await?;
         if !scan.is_unsettled() {
             break;
         }

@@ -130,7 +130,8 @@ impl Look {
             let marks = marks(&path, &mut self.folders);
             let digest = digest_of(&[text.as_bytes(), marks.as_slice()]);
             let manifest_name = manifest.file_name().unwrap_or_default().to_owned();
-            let package = Some(path.clone());
+            // Copies are made of folders, not of links to them.
+            let package = Some(path.canonicalize().unwrap_or_else(|_| path.clone()));
             PluginFile { path: path.clone(), source: source.to_owned(), manifest_name, text, package, digest }
         });
         self.take(path, file);

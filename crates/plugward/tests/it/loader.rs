@@ -130,6 +130,12 @@ async fn a_folder_made_after_the_start_is_followed_through_edit_rename_delete_an
     it.holds(&[("b", &b), ("linked", &versions[1]), ("packed", &packed)]).await;
     fs::remove_dir_all(it.path("pack")).unwrap();
     it.holds(&[("b", &b), ("linked", &versions[1])]).await;
+    // A link to a package folder that lies elsewhere.
+    let elsewhere = it.folder.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("plugin.yaml"), &packed).unwrap();
+    symlink(&elsewhere, it.path("pack")).unwrap();
+    it.holds(&[("b", &b), ("linked", &versions[1]), ("packed", &packed)]).await;
     it.test.close().await;
 }
 

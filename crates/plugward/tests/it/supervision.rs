@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::cases_support::Switchable;
-use crate::support::{Fixture, PATIENCE, Settings, TestHost, eventually, is_alive, request};
+use crate::support::{Fixture, PATIENCE, Package, Settings, TestHost, eventually, is_alive, request};
 
 /// Settings with `change` made to the usual supervision.
 fn supervised(change: impl FnOnce(&mut SupervisionSettings)) -> Settings {
@@ -197,6 +197,23 @@ async fn a_restart_under_load_loses_no_call() {
     let last = test.host.host_status("fx").unwrap().pid.unwrap();
     assert!(pids.iter().filter(|pid| **pid != last).all(|pid| !is_alive(*pid)), "an old process was left");
     assert_eq!(test.host.host_status("fx").unwrap().restarts, 0, "a person's restarts are no crashes");
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_is_replaced_without_cutting_its_runs_short() {
+    let test = TestHost::new().await;
+    let manifest = "type: mcp_tool\nname: nap\ndescription: takes a moment\nworking_directory: plugin\n\
+                    command: [sleep, \"1.5\"]\n";
+    test.install_package(&Package::with_manifest(manifest)).await;
+    test.host.enable("nap").await.unwrap();
+    let host = test.host.clone();
+    let call = tokio::spawn(async move { host.call(request("nap.nap", json!({}))).await });
+    eventually("it runs", || (test.host.host_status("nap").unwrap().calls_running == 1).then_some(())).await;
+    test.host.restart("nap").await.unwrap();
+    let reply = call.await.unwrap().outcome.unwrap_or_else(|failure| panic!("{}", failure.message("nap.nap")));
+    assert!(!reply.is_error, "{}", reply.output());
+    assert_eq!(test.tool_names("nap"), ["nap"]);
     test.close().await;
 }
 
