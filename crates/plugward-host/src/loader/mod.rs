@@ -11,6 +11,7 @@
 
 mod plan;
 mod scan;
+mod steps;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -18,15 +19,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-
 pub use scan::MAX_PLUGIN_FILES;
 
 use crate::error::HostError;
-use crate::host::{Host, Inner, PluginFile};
+use crate::host::{Host, Inner};
 use crate::views::{FileProblem, FoldersView};
 use plan::{Action, Known, Owned, Plan, Problem, Scan};
 use scan::Look;
+use steps::Steps;
 use watch::Watch;
 
 /// Time without a notice before a look: an editor that saves writes, renames and deletes within it.
@@ -40,9 +40,6 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// Looks at a file that keeps changing before it is left for the next notice.
 const LOOKS_MAX: usize = 15;
-
-/// Steps done at the same time. An update waits for calls in flight; others need not wait for it.
-const STEPS_AT_ONCE: usize = 8;
 
 /// Folders of plugin files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,9 +79,9 @@ impl Host {
         let takes_away = plan.actions.iter().any(|action| matches!(action, Action::Remove { .. }));
         if first.is_fresh || takes_away {
             // Somebody may be in the middle of it.
-            return look_and_act(&self.inner, settings, |_| {}).await;
+            return look_and_act(&self.inner, settings, &Steps::default(), |_| {}).await;
         }
-        act_and_tell(&self.inner, plan, &first, &first.scan).await
+        act_and_tell(&self.inner, plan, &first, &first.scan, &Steps::default()).await
     }
 
     /// Follows the folders until the host ends. Call [`Host::load_folders`] first, so that what is there is not late.
@@ -101,13 +98,17 @@ impl Host {
 }
 
 async fn follow(inner: &Arc<Inner>, settings: &FolderSettings) {
-    let mut watch = Watch::new(settings.watch);
+    let (mut watch, steps) = (Watch::new(settings.watch), Steps::default());
     loop {
         // Asked for before the look, so that what changes after it is told.
-        if let Err(error) = look_and_act(inner, settings, |look| watch.follow(&look.folders)).await {
+        if let Err(error) = look_and_act(inner, settings, &steps, |look| watch.follow(&look.folders)).await {
             tracing::warn!(code = %error.code, "plugin files were not looked at: {}", error.message);
         }
-        watch.changed().await;
+        tokio::select! {
+            () = watch.changed() => {}
+            // What waited for a plugin that took its time can be done now.
+            () = steps.late_one_ended() => {}
+        }
         watch.settle(QUIET, QUIET_LIMIT).await;
     }
 }
@@ -116,6 +117,7 @@ async fn follow(inner: &Arc<Inner>, settings: &FolderSettings) {
 async fn look_and_act(
     inner: &Arc<Inner>,
     settings: &FolderSettings,
+    steps: &Steps,
     mut looked: impl FnMut(&Look),
 ) -> Result<(), HostError> {
     let mut before = look(settings).await?;
@@ -131,7 +133,7 @@ async fn look_and_act(
             // The next look will tell, most likely; a file that is being written is no news yet.
             plan.problems.retain(|_, problem| !matches!(problem, Problem::Unsettled { .. }));
         }
-        act_and_tell(inner, plan, &now, &scan).await?;
+        act_and_tell(inner, plan, &now, &scan, steps).await?;
         if !scan.is_unsettled() {
             break;
         }
@@ -140,8 +142,14 @@ async fn look_and_act(
     Ok(())
 }
 
-async fn act_and_tell(inner: &Arc<Inner>, mut plan: Plan, look: &Look, scan: &Scan) -> Result<(), HostError> {
-    let failed = act(inner, std::mem::take(&mut plan.actions), look).await;
+async fn act_and_tell(
+    inner: &Arc<Inner>,
+    mut plan: Plan,
+    look: &Look,
+    scan: &Scan,
+    steps: &Steps,
+) -> Result<(), HostError> {
+    let failed = steps.take(inner, std::mem::take(&mut plan.actions), look).await;
     tell(inner, plan, &scan.unreadable, failed).await
 }
 
@@ -160,50 +168,6 @@ async fn known(inner: &Arc<Inner>) -> Result<Known, HostError> {
         }
     }
     Ok(known)
-}
-
-/// Does all steps, each plugin's on its own; what failed comes back.
-async fn act(inner: &Arc<Inner>, actions: Vec<Action>, look: &Look) -> Vec<FileProblem> {
-    let mut failed = Vec::new();
-    let mut running = JoinSet::new();
-    let of_kind = |is_kind: fn(&Action) -> bool| actions.iter().filter(move |action| is_kind(action)).cloned();
-    let removals: Vec<_> = of_kind(|action| matches!(action, Action::Remove { .. })).collect();
-    let mut installs: Vec<_> = of_kind(|action| matches!(action, Action::Install { .. })).collect();
-    let changes = of_kind(|action| matches!(action, Action::Update { .. } | Action::Move { .. })).collect();
-    // One by one, in the order of their files: that is their order in every list from now on.
-    installs.sort_by(|a, b| a.file().cmp(&b.file()));
-    for (steps, at_once) in [(removals, STEPS_AT_ONCE), (installs, 1), (changes, STEPS_AT_ONCE)] {
-        for action in steps {
-            if running.len() >= at_once {
-                failed.extend(running.join_next().await.and_then(Result::ok).flatten());
-            }
-            let file = action.file().and_then(|file| look.files.get(file)).cloned();
-            // In a task that the host waits for: a step that began is not left half done.
-            let (owner, inner) = (Arc::clone(inner), Arc::clone(inner));
-            let step = owner.tasks.spawn(async move { step(&inner, action, file).await });
-            running.spawn(async move { step.await.ok().flatten() });
-        }
-        while let Some(done) = running.join_next().await {
-            failed.extend(done.ok().flatten());
-        }
-    }
-    failed
-}
-
-async fn step(inner: &Arc<Inner>, action: Action, file: Option<PluginFile>) -> Option<FileProblem> {
-    let done = match (&action, &file) {
-        (Action::Remove { id }, _) => inner.unload(id).await,
-        (Action::Install { .. }, Some(file)) => inner.load_new(file).await,
-        (Action::Update { .. }, Some(file)) => inner.load_version(file).await,
-        (Action::Move { id, .. }, Some(file)) => inner.note_file(id, file).await,
-        // Gone between two looks; the next one will tell.
-        (_, None) => Ok(()),
-    };
-    let error = done.err()?;
-    let keeps = matches!(action, Action::Update { .. }).then(|| action.id().clone());
-    let path = file.map_or_else(PathBuf::new, |file| file.path);
-    let reasons = std::iter::once(error.message).chain(error.details).chain(error.hint).collect();
-    Some(FileProblem { path, reasons, keeps })
 }
 
 /// Keeps what is wrong for whoever asks, and logs what was not wrong at the look before.

@@ -44,9 +44,8 @@ pub(crate) async fn replace(inner: &Arc<Inner>, plugin: &Arc<Plugin>, old: &Arc<
     inner.plugin_changed(plugin);
     let limit = plugin.manifest.backend.tool_timeout.min(DRAIN_LIMIT_MAX);
     tokio::select! {
-        () = stop::drain(old, limit) => {}
+        () = stop::drain_in_host(inner, old, limit) => {}
         () = interrupted.cancelled() => {}
-        () = inner.path.stopping.cancelled() => {}
     }
     plugin.state().starting = None;
     match &old.launched {

@@ -202,7 +202,7 @@ async fn a_bad_edit_keeps_the_version_before_running_and_says_where_the_mistake_
 async fn calls_in_flight_finish_on_the_version_they_began_with() {
     let it = Followed::new(FolderWatch::Events).await;
     let slow = |version: usize| {
-        let fixture = Fixture::imported("s", &["slow-fast", "--seconds", "1.5"]);
+        let fixture = Fixture::imported("s", &["slow-fast", "--seconds", "6"]);
         fixture.extra(&format!("description: version {version}\n")).manifest()
     };
     it.put("s.yaml", &slow(1));
@@ -211,7 +211,12 @@ async fn calls_in_flight_finish_on_the_version_they_began_with() {
     let call = tokio::spawn(async move { host.call(request("s.slow", json!({}))).await });
     eventually("the call runs", || (it.test.host.host_status("s").unwrap().calls_running == 1).then_some(())).await;
     it.put("s.yaml", &slow(2));
-    it.holds(&[("s", &slow(2))]).await;
+    eventually("the old version takes no more calls", || it.test.tool_names("s").is_empty().then_some(())).await;
+    // Other files do not wait for that call.
+    it.put("other.yaml", &says("other", 1));
+    eventually("the other file is loaded", || manifests(&it.test.host).contains_key("other").then_some(())).await;
+    assert!(!call.is_finished(), "the call ended too early to show anything");
+    it.holds(&[("s", &slow(2)), ("other", &says("other", 1))]).await;
     let reply = call.await.unwrap().outcome.unwrap();
     assert_eq!(reply.output()["content"][0]["text"], "slow");
     it.test.close().await;
