@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for terminals and CI logs")]
 
 mod attacks;
+mod chaos;
 mod conformance;
 mod driver;
 mod guard;
@@ -30,6 +31,8 @@ usage: cargo xtask COMMAND
   other-systems       type-checks the sandbox for macOS and Windows
   packaging           lets the tools that will read the files of packaging/ check them
   tidy [--verbose]    rules about the shape of the repository; --verbose also names what is close to a limit
+  chaos [--calls N] [--seed N]
+                      calls ten plugins that crash at random (100000 calls), and checks that nothing is lost or left
   real-servers        runs published MCP servers through plugward, from install to remove
   real-clients        lets published MCP clients call tools through `plugward serve --stdio`
   conformance         runs the official conformance suite against `plugward serve --http`
@@ -66,6 +69,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
     match words {
         ["test"] => test::run(false),
         ["test", "--quick"] => test::run(true),
+        ["chaos", options @ ..] => chaos::run(options),
         ["real-servers"] => real_servers::run(),
         ["real-clients"] => real_clients::run(),
         ["attacks"] => attacks::run(),

@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod host;
 mod ids;
+mod loader;
 mod package;
 mod raw_object;
 mod registry;
@@ -24,6 +25,7 @@ mod supervisor;
 mod trial;
 mod views;
 
+pub use call::breaker::{BreakerState, BreakerView};
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
 pub use command::{
     CommandError, CommandErrorCode, CommandResult, CommandStage, CommandTools, CommandToolsConfig, RegisteredCommand,
@@ -31,17 +33,18 @@ pub use command::{
 };
 pub use config::{
     DRAIN_GRACE, Environment, HostConfig, MAX_CONCURRENT_CALLS, MAX_CONCURRENT_CALLS_PER_PLUGIN, MAX_PARALLEL_STARTS,
-    MAX_QUEUED_CALLS, Naming, SHUTDOWN_LIMIT, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE,
+    MAX_QUEUED_CALLS, Naming, SHUTDOWN_LIMIT, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE, SupervisionSettings,
 };
 pub use error::{CallFailure, ErrorCode, HostError};
 pub use events::HostEvent;
 pub use host::{ApprovalOrigin, ExposedTool, GateView, Host};
+pub use loader::{FolderSettings, FolderWatch, MAX_PLUGIN_FILES};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
 pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};
 pub use views::{
-    Answer, AttemptOutcome, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt, PendingAsk, PluginView,
-    QuarantinedTool, ReviewTool, ReviewView, ToolView,
+    Answer, AttemptOutcome, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt,
+    PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView, ToolView,
 };

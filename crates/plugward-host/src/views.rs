@@ -3,11 +3,14 @@
 //! Owns the shapes; the faces own their wire formats. Refuses secrets (values are masked before they get here) and
 //! stderr text outside [`LogLine`].
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use plugward_policy::{AccessLine, Change, Digest, HostStatus, PluginId, PluginStatus, SandboxLevel, ToolId};
 use plugward_sandbox::Enforcement;
 use serde_json::value::RawValue;
+
+use crate::call::breaker::{BreakerState, BreakerView};
 
 /// One plugin as people see it.
 #[derive(Debug, Clone)]
@@ -53,6 +56,8 @@ pub struct PluginView {
     pub warnings: Vec<String>,
     /// Automatic restarts since the host started.
     pub restarts: u32,
+    /// What its process and its breaker do, in one line.
+    pub activity: String,
     /// Non-protocol lines skipped on its stdout.
     pub noise_lines: u64,
     /// Last failure, if it has not been overcome.
@@ -119,8 +124,38 @@ pub struct HostView {
     pub calls_waiting: usize,
     /// Whether calls are refused because it failed repeatedly.
     pub is_paused: bool,
+    /// The circuit breaker.
+    pub breaker: BreakerView,
+    /// Automatic restarts since the host started.
+    pub restarts: u32,
+    /// Time until the next automatic start, if one is due.
+    pub next_start_in: Option<Duration>,
+    /// It is on and offers its tools without a process; the next call starts it.
+    pub is_asleep: bool,
     /// Last failure.
     pub error: Option<String>,
+}
+
+impl HostView {
+    /// All of it that moves, in one line.
+    pub fn activity(&self) -> String {
+        let state = if self.is_asleep { "asleep" } else { self.status.as_str() };
+        let BreakerView { state: breaker, failures, threshold, retry_after, .. } = self.breaker;
+        let mut line = format!("{state}, {} calls running, {} waiting", self.calls_running, self.calls_waiting);
+        line.push_str(&format!(", breaker {}", breaker.as_str()));
+        match (breaker, retry_after) {
+            (BreakerState::Closed, _) if failures > 0 => {
+                line.push_str(&format!(" ({failures} of {threshold} failures)"));
+            }
+            (_, Some(pause)) => line.push_str(&format!(" (for {:.1} s)", pause.as_secs_f32())),
+            _ => {}
+        }
+        line.push_str(&format!(", {} restarts", self.restarts));
+        if let Some(pause) = self.next_start_in {
+            line.push_str(&format!(", next start in {:.1} s", pause.as_secs_f32()));
+        }
+        line
+    }
 }
 
 /// One tool.
@@ -142,6 +177,26 @@ pub struct ToolView {
     pub permission: Option<String>,
     /// Whether it can be called at this moment (its plugin runs).
     pub available: bool,
+}
+
+/// The folders of plugin files, as of the last look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FoldersView {
+    /// Plugins that come from files.
+    pub plugins: usize,
+    /// What is wrong, one entry per file or folder, in the order of their paths.
+    pub problems: Vec<FileProblem>,
+}
+
+/// A file that is not what runs, or a folder that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileProblem {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What is wrong, one line each, with positions.
+    pub reasons: Vec<String>,
+    /// The plugin that goes on running as it was before, if there is one.
+    pub keeps: Option<PluginId>,
 }
 
 /// What a person is shown before agreeing: everything that would run and be touched (requirement 94).

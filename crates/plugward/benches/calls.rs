@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plugward_host::{ApprovalOrigin, CallRequest, Environment, Host, HostConfig, Naming, ToolSelector};
+use plugward_host::{
+    ApprovalOrigin, CallRequest, Environment, Host, HostConfig, Naming, SupervisionSettings, ToolSelector,
+};
 use plugward_policy::Catalogue;
 use plugward_sandbox::{LaunchSpec, Launcher, PluginProcess, StopGrace};
 use serde::Deserialize;
@@ -239,8 +241,8 @@ impl Road {
             }
             Road::Host(host, tool) => {
                 let arguments = RawValue::from_string(ARGUMENTS.to_owned())?;
-                let tool = ToolSelector::Id((*tool).to_owned());
-                let report = host.call(CallRequest::new(tool, Some(arguments), "bench")).await;
+                let selector = ToolSelector::Id((*tool).to_owned());
+                let report = host.call(CallRequest::new(selector, Some(arguments), "bench")).await;
                 let reply = report.outcome.map_err(|failure| failure.message(tool))?;
                 if reply.result.get().contains("hello") { Ok(()) } else { Err(reply.error_text().into()) }
             }
@@ -379,6 +381,7 @@ async fn open(home: &Path) -> Fallible<Host> {
         host_environment: vec![("PATH".to_owned(), program_folder()?.display().to_string())],
         naming: Naming::Prefixed,
         restart_base_delay: Duration::from_secs(1),
+        supervision: SupervisionSettings::default(),
         operator: "bench".to_owned(),
     };
     Ok(Host::open(config).await?)

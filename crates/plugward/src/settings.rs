@@ -5,13 +5,15 @@
 //! (requirement 105), and a file that cannot be read in full is an error, not a warning.
 
 mod file;
+mod folders;
 mod profiles;
+mod supervision;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plugward_host::{Environment, HostConfig, Naming};
+use plugward_host::{Environment, FolderSettings, HostConfig, Naming, SupervisionSettings};
 use plugward_policy::Catalogue;
 use plugward_sandbox::{Launcher, SpawnError};
 
@@ -95,6 +97,10 @@ pub(crate) struct Settings {
     pub(crate) is_on_demand: bool,
     /// How long such a host stays without anybody.
     pub(crate) daemon_idle: Duration,
+    /// How plugins are looked after where their manifests do not say.
+    pub(crate) supervision: SupervisionSettings,
+    /// Folders of plugin files; none if there are none.
+    pub(crate) folders: Option<FolderSettings>,
     /// Whether there is a settings file.
     pub(crate) has_file: bool,
 }
@@ -124,17 +130,20 @@ impl Settings {
             _ => file.is_on_demand.unwrap_or(true),
         };
         let usual = variable("HOME").map(|user| PathBuf::from(user).join(HOME_IN_USER));
+        let is_usual_home = usual.as_ref() == Some(&home);
         Ok(Self {
-            is_usual_home: usual.as_ref() == Some(&home),
-            home,
+            is_usual_home,
             environment,
             environment_source,
             catalogue,
             naming: file.naming.unwrap_or_default(),
+            supervision: file.supervision.over_defaults(),
             restart_base_delay: file.restart_base_delay.unwrap_or(RESTART_BASE_DELAY_DEFAULT),
             profiles: file.profiles,
             is_on_demand,
             daemon_idle: file.daemon_idle.unwrap_or(DAEMON_IDLE_DEFAULT),
+            folders: file.folders.settings(&home),
+            home,
             has_file,
         })
     }
@@ -154,6 +163,7 @@ impl Settings {
             ),
             naming: self.naming,
             restart_base_delay: self.restart_base_delay,
+            supervision: self.supervision,
             operator: operator(),
         })
     }
@@ -195,6 +205,8 @@ fn operator() -> String {
 
 #[cfg(test)]
 mod tests {
+    use plugward_host::FolderWatch;
+
     use super::*;
     use crate::profile::Mode;
 
@@ -238,11 +250,26 @@ mod tests {
     }
 
     #[test]
+    fn folders_of_plugin_files_lie_in_the_home_unless_they_say_otherwise() {
+        assert_eq!(in_home("plugins_recursive = true", &[]).unwrap().folders, None);
+        let one = in_home("plugins_dir = \"files\"", &[]).unwrap();
+        assert_eq!(one.folders, Some(FolderSettings::of(one.home.join("files"))));
+        let text = "plugins_dir = [\"/srv/a\", \"b\"]\nplugins_recursive = true\nplugins_poll_ms = 2000";
+        let two = in_home(text, &[]).unwrap();
+        let folders = two.folders.unwrap();
+        assert_eq!(folders.folders, [PathBuf::from("/srv/a"), two.home.join("b")]);
+        assert_eq!((folders.recursive, folders.watch), (true, FolderWatch::Poll(Duration::from_secs(2))));
+    }
+
+    #[test]
     fn every_setting_is_read_and_the_catalogue_is_extended() {
         let text = "\u{feff}naming = \"pass-through\"\nrestart_base_delay_ms = 20\n\
                     [permissions]\n\"notes.read\" = \"deny\"\nmail.send = \"ask\"\n";
         let settings = in_home(text, &[]).unwrap();
         assert_eq!(settings.naming, Naming::PassThrough);
+        let supervised = in_home("[supervision]\nbreaker_failures = 2\nping_seconds = 0", &[]).unwrap().supervision;
+        let expected = SupervisionSettings { breaker_failures: 2, ping_every: Duration::ZERO, ..Default::default() };
+        assert_eq!(supervised, expected);
         assert_eq!(settings.restart_base_delay, Duration::from_millis(20));
         let effect = |name: &str| settings.catalogue.effect(&plugward_policy::PermissionName::new(name).unwrap());
         assert_eq!((effect("notes.read").as_str(), effect("mail.send").as_str()), ("deny", "ask"));
@@ -298,6 +325,20 @@ mod tests {
             ("[profiles.a]\nbudget_tokens = 0", "config.toml:2:17: `budget_tokens` must be a whole number from 1"),
             ("daemon = \"always\"", "config.toml:1:10: daemon `always` is unknown: use on-demand or off"),
             ("daemon_idle_seconds = 0", "config.toml:1:23: `daemon_idle_seconds` must be a whole number from 1"),
+            ("supervision = 1", "config.toml:1:15: `supervision` must be a table"),
+            // C2: a zero is not turned into something else in silence.
+            (
+                "[supervision]\nbreaker_failures = 0",
+                "config.toml:2:20: `breaker_failures` must be a whole number from 1 to 1000",
+            ),
+            (
+                "[supervision]\nbreaker_open_second = 1",
+                "config.toml:2:1: unknown setting `breaker_open_second`; did you mean `breaker_open_seconds`?",
+            ),
+            ("plugins_dir = \"\"", "config.toml:1:15: `plugins_dir` must not be empty"),
+            ("plugins_dir = [\"a\", 1]", "config.toml:1:21: `plugins_dir` must be a text"),
+            ("plugins_recursive = \"yes\"", "config.toml:1:21: `plugins_recursive` must be true or false"),
+            ("plugins_poll_ms = 0", "config.toml:1:19: `plugins_poll_ms` must be a whole number from 100 to 3600000"),
             ("a = = 1", "config.toml:1:5: "),
             ("naming = \"prefixed\"\nnaming = \"prefixed\"", "config.toml:2:1: "),
         ];

@@ -11,6 +11,7 @@
 pub(crate) mod admission;
 pub(crate) mod asks;
 pub(crate) mod breaker;
+mod place;
 mod record;
 pub(crate) mod result;
 mod target;
@@ -25,7 +26,7 @@ use plugward_policy::{
 };
 use plugward_store::Store;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use result::ToolReply;
@@ -36,9 +37,10 @@ use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
 use crate::schema::Violations;
 use crate::session::{RequestError, Timing, ToolCall, masked};
-use admission::{Admission, Refused};
+use admission::{Admission, Share};
 use asks::{AskEnd, Asks};
 use breaker::{Breaker, Outcome};
+use place::Placed;
 use record::{Recording, SpanDraft};
 
 /// Progress may extend a call beyond its tool's timeout, up to this many times the timeout (spec: a hard maximum
@@ -78,6 +80,8 @@ pub struct CallRequest {
     pub meta: Option<Box<RawValue>>,
     /// Who calls, for decisions and traces: `cli`, `api`, `mcp:claude-code`, ...
     pub caller: String,
+    /// Which session of the caller, where it has more than one: those who wait for a busy plugin take turns by session.
+    pub session: u64,
     /// A limit shorter than the tool's own (requirement 82); the shorter one wins.
     pub timeout: Option<Duration>,
     /// Where progress notes go.
@@ -94,6 +98,7 @@ impl CallRequest {
             arguments,
             meta: None,
             caller: caller.into(),
+            session: 0,
             timeout: None,
             progress: None,
             cancel: CancellationToken::new(),
@@ -174,17 +179,19 @@ impl CallPath {
         let arguments = normalise(request.arguments)?;
         let arguments = validate(tool, arguments).await?;
         span.stage("validate");
+        let share = Share::new(&request.caller, request.session);
         let limits = Limits::of(&tool.route.manifest, request.timeout);
         // Nobody is asked, and nobody queues, for a call that is refused anyway.
         let refused = |retry_after| CallFailure::CircuitOpen { retry_after };
         tool.route.breaker.check(Instant::now()).map_err(refused)?;
-        let waiting = self.permit(tool, &request.caller, &limits, span);
-        let permits = tokio::select! {
+        let waiting = self.permit(tool, &share, &limits, span);
+        let placed = tokio::select! {
             biased;
             () = request.cancel.cancelled() => return Err(CallFailure::Cancelled),
             () = self.stopping.cancelled() => return Err(CallFailure::Stopping),
-            permits = waiting => permits?,
+            placed = waiting => placed?,
         };
+        let tool = placed.tool(tool);
         let timing = limits.left(span.elapsed());
         let pass = tool.route.breaker.admit(Instant::now(), timing.idle).map_err(refused)?;
         span.stage("admit");
@@ -206,35 +213,29 @@ impl CallPath {
             outcome => verdict(outcome, silent, &limits),
         };
         pass.report(Instant::now(), verdict);
-        drop(permits);
+        drop(placed);
         span.stage("plugin");
         outcome
     }
 
-    /// Decides, asks a person where the decision says so, and waits for a place. One limit covers all of it.
+    /// Decides, asks a person where the decision says so, and waits for a place. One limit covers all of it; a plugin that
+    /// has to be started first gets the time for that on top, from a caller that has it.
     async fn permit(
         &self,
         tool: &RegisteredTool,
-        caller: &str,
+        share: &Share,
         limits: &Limits,
         span: &mut SpanDraft,
-    ) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit), CallFailure> {
+    ) -> Result<Placed, CallFailure> {
         let (begun, limit) = (Instant::now(), limits.shortest());
-        self.decide(tool, caller, limit, span).await?;
+        self.decide(tool, &share.caller, limit, span).await?;
         span.stage("decide");
-        let refused = |whose: &str, refused: Refused| match refused {
-            Refused::Full { running, waiting } => {
-                CallFailure::Busy { reason: format!("{whose} has {running} calls running and {waiting} waiting") }
-            }
-            Refused::Closed => CallFailure::Unavailable { reason: "it is stopping".to_owned() },
-        };
-        let queue = async {
-            let own = tool.route.admission.enter().await.map_err(|error| refused("the plugin", error))?;
-            let shared = self.admission.enter().await.map_err(|error| refused("the host", error))?;
-            Ok((own, shared))
+        let limit = match &tool.route.target {
+            Target::Session(_) | Target::Command(_) => limit,
+            Target::Asleep(_) => limits.with_start(tool.route.manifest.backend.startup_timeout),
         };
         let left = limit.saturating_sub(begun.elapsed());
-        tokio::time::timeout(left, queue).await.map_err(|_| limits.ran_out(limit))?
+        tokio::time::timeout(left, self.place(tool, share)).await.map_err(|_| limits.ran_out(limit))?
     }
 
     async fn decide(
@@ -330,6 +331,12 @@ impl Limits {
 
     fn shortest(&self) -> Duration {
         self.caller.map_or(self.own, |caller| caller.min(self.own))
+    }
+
+    /// As [`Limits::shortest`], for a call that has to start its plugin first.
+    fn with_start(&self, start: Duration) -> Duration {
+        let own = self.own.saturating_add(start);
+        self.caller.map_or(own, |caller| caller.min(own))
     }
 
     fn hardest(&self) -> Duration {

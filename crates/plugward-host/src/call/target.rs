@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::session::{RequestError, Session, ToolCall};
 use crate::supervisor::command::CommandTarget;
+use crate::supervisor::sleep::Sleep;
 
 /// Where calls go.
 pub(crate) enum Target {
@@ -16,6 +17,8 @@ pub(crate) enum Target {
     Session(Arc<Session>),
     /// To a command, once for each call.
     Command(CommandTarget),
+    /// Nowhere yet: the place of a call is where a process is started by it.
+    Asleep(Arc<Sleep>),
 }
 
 impl Target {
@@ -29,6 +32,8 @@ impl Target {
             Self::Session(session) => session.call_tool(call, cancel).await,
             // The future of a command is large, and most calls are not of one.
             Self::Command(target) => Box::pin(target.call(call, cancel)).await,
+            // No place is given out here; said rather than assumed.
+            Self::Asleep(_) => Err(RequestError::Unavailable("it is asleep".to_owned())),
         }
     }
 
@@ -37,13 +42,14 @@ impl Target {
         match self {
             Self::Session(session) => session.messages_in(),
             Self::Command(target) => target.heard(),
+            Self::Asleep(_) => 0,
         }
     }
 
     /// What isolated the last run of a command.
     pub(crate) fn last_enforcement(&self) -> Option<Enforcement> {
         match self {
-            Self::Session(_) => None,
+            Self::Session(_) | Self::Asleep(_) => None,
             Self::Command(target) => target.enforcement(),
         }
     }

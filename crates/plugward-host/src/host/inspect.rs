@@ -3,7 +3,7 @@
 //! Owns the reading side only; everything here is a copy of the one state (B088). Refuses to change anything.
 
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use plugward_policy::{PluginStatus, RemoteToolName, ToolId};
 use plugward_store::{Span, SpanFilter, SpanPage};
@@ -12,6 +12,7 @@ use tokio::sync::broadcast;
 
 use super::{Host, Inner};
 use crate::call::ToolSelector;
+use crate::call::breaker::BreakerState;
 use crate::error::HostError;
 use crate::raw_object::RawObject;
 use crate::registry::Snapshot;
@@ -92,6 +93,12 @@ impl Host {
     /// The log of a plugin, oldest line first.
     pub fn logs(&self, id: &str) -> Result<Vec<LogLine>, HostError> {
         Ok(self.inner.plugin(id)?.log.lines())
+    }
+
+    /// What the plugin said on stderr in its last run, the last lines of it: for a person who looks at the plugin, and
+    /// for no answer about a call (requirement 80).
+    pub fn last_words(&self, id: &str) -> Result<Vec<LogLine>, HostError> {
+        Ok(self.inner.plugin(id)?.log.last_words())
     }
 
     /// New log lines of a plugin as they come.
@@ -227,6 +234,11 @@ impl Inner {
         let running = state.running.as_ref();
         let launched = running.and_then(|running| running.launched.as_ref());
         let mut warnings = plugin.manifest_warnings.clone();
+        warnings.extend(self.folders().into_iter().flat_map(|folders| folders.problems).filter_map(|problem| {
+            let is_kept = problem.keeps.as_ref() == Some(&plugin.id);
+            let (path, reasons) = (problem.path.display(), problem.reasons.join("; "));
+            is_kept.then(|| format!("the version before stays, because of its file `{path}`: {reasons}"))
+        }));
         warnings.extend(contract.iter().flat_map(|contract| contract.warnings.iter().cloned()));
         PluginView {
             id: plugin.id.clone(),
@@ -249,6 +261,7 @@ impl Inner {
             quarantined_tools: contract.map(|contract| contract.quarantined.clone()).unwrap_or_default(),
             warnings,
             restarts: state.restarts,
+            activity: host.activity(),
             noise_lines: launched.map_or(0, |launched| launched.session.noise_lines()),
             error: state.error.clone(),
             network_attempts: plugin.attempts.view(),
@@ -262,6 +275,7 @@ impl Inner {
 
     pub(crate) fn host_view(&self, plugin: &Plugin) -> HostView {
         let snapshot = self.path.registry.snapshot();
+        let breaker = plugin.breaker.view(Instant::now());
         let state = plugin.state();
         let running = state.running.as_ref();
         let launched = running.and_then(|running| running.launched.as_ref());
@@ -279,7 +293,11 @@ impl Inner {
             generation: state.generation,
             calls_running: running.map_or(0, |running| running.route.admission.running()),
             calls_waiting: running.map_or(0, |running| running.route.admission.waiting()),
-            is_paused: plugin.breaker.is_open(),
+            is_paused: breaker.state != BreakerState::Closed,
+            breaker,
+            restarts: state.restarts,
+            next_start_in: state.next_start_at.map(|at| at.saturating_duration_since(Instant::now())),
+            is_asleep: state.asleep.is_some(),
             error: state.error.clone(),
         }
     }

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-use plugward_policy::{Diagnostic, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest};
+use plugward_policy::{
+    Diagnostic, Manifest, ManifestError, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest,
+};
 use plugward_store::PluginRow;
 
 use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, disabled_key, store_error};
@@ -48,8 +50,7 @@ impl Inner {
             .await
             .map_err(|_| HostError::internal("copying a package"))??;
         let record = row.clone();
-        let project =
-            self.environment.get(package::PROJECT_SETTING).and_then(std::ffi::OsStr::to_str).map(str::to_owned);
+        let project = self.project_folder();
         let inserted = self
             .blocking(move |inner| {
                 // First: without it a crash in between would leave a plugin whose project is another one.
@@ -67,6 +68,11 @@ impl Inner {
         Ok(self.view(&plugin))
     }
 
+    /// The folder this host works in, which is the project of commands that are installed now.
+    pub(super) fn project_folder(&self) -> Option<String> {
+        self.environment.get(package::PROJECT_SETTING).and_then(std::ffi::OsStr::to_str).map(str::to_owned)
+    }
+
     /// Reads and copies a package; the folder is complete when this returns, and nothing refers to it yet.
     fn unpack(
         &self,
@@ -77,15 +83,7 @@ impl Inner {
         let found = package::locate(source).map_err(|error| package_error(&error))?;
         let text = package::read_manifest(&found.manifest_path).map_err(|error| package_error(&error))?;
         let file = found.manifest_path.display().to_string();
-        let parsed = parse_manifest(&text, &file).map_err(|error| {
-            let code = match error.kind() {
-                ManifestErrorKind::Unsupported => ErrorCode::McpCapabilityUnsupported,
-                ManifestErrorKind::Invalid => ErrorCode::PluginManifestInvalid,
-            };
-            let details: Vec<String> = error.diagnostics().iter().map(Diagnostic::to_string).collect();
-            let first = details.first().cloned().unwrap_or_default();
-            HostError::new(code, first).with_details(details.into_iter().skip(1).collect())
-        })?;
+        let parsed = parse_manifest(&text, &file).map_err(|error| manifest_error(&error))?;
         let is_lone = lone_file(&found.manifest_path, &parsed);
         if !is_lone {
             self.refuse_own_home(&found.dir, given)?;
@@ -134,7 +132,7 @@ impl Inner {
     }
 
     /// A package that holds this host's own home would be copied into itself.
-    fn refuse_own_home(&self, package: &Path, given: &str) -> Result<(), HostError> {
+    pub(super) fn refuse_own_home(&self, package: &Path, given: &str) -> Result<(), HostError> {
         let is_within = match (self.config.home.canonicalize(), package.canonicalize()) {
             (Ok(home), Ok(package)) => home.starts_with(package),
             _ => false,
@@ -166,6 +164,12 @@ impl Inner {
             let hint = format!("remove the installed one first: `plugward remove {id}`");
             return Err(HostError::new(ErrorCode::PluginAlreadyInstalled, message).with_hint(hint));
         }
+        self.check_offer(manifest)
+    }
+
+    /// Requirement 33: what nobody here knows, or nobody could use, is refused before anything is kept.
+    pub(super) fn check_offer(&self, manifest: &Manifest) -> Result<(), HostError> {
+        let id = &manifest.id;
         if let Some(Err(reason)) = manifest.backend.command_tool().map(crate::command::check_schemas) {
             let message = format!("tool `{id}`: {reason}");
             return Err(HostError::new(ErrorCode::PluginManifestInvalid, message));
@@ -182,7 +186,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
+    pub(super) async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
         let plugin = match self.plugin(id) {
             Ok(plugin) => plugin,
             Err(_) => {
@@ -250,6 +254,7 @@ impl Inner {
                 tx.set_setting(&disabled_key(&id), None)?;
                 tx.set_setting(&crate::supervisor::attempts_key(&id), None)?;
                 tx.set_setting(&super::trust::offered_key(&id), None)?;
+                tx.set_setting(&super::load::loaded_key(&id), None)?;
                 tx.set_setting(&super::trust::project_key(&id), None)?;
                 tx.set_setting(&super::trust::pinned_key(&id), None)
             })
@@ -322,6 +327,16 @@ pub(super) fn create_private_dir(path: &Path) -> Result<(), HostError> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| io_error(path, &error))
 }
 
+pub(super) fn manifest_error(error: &ManifestError) -> HostError {
+    let code = match error.kind() {
+        ManifestErrorKind::Unsupported => ErrorCode::McpCapabilityUnsupported,
+        ManifestErrorKind::Invalid => ErrorCode::PluginManifestInvalid,
+    };
+    let details: Vec<String> = error.diagnostics().iter().map(Diagnostic::to_string).collect();
+    let first = details.first().cloned().unwrap_or_default();
+    HostError::new(code, first).with_details(details.into_iter().skip(1).collect())
+}
+
 /// Whether a package is this one file: the file of a single command, unless its name says that its folder belongs to it.
 /// Such files lie side by side, and a change of one is none of the others'.
 fn lone_file(manifest_path: &Path, parsed: &ParsedManifest) -> bool {
@@ -330,7 +345,7 @@ fn lone_file(manifest_path: &Path, parsed: &ParsedManifest) -> bool {
 }
 
 /// Copies the one file, whose text was read, as a package of its own.
-fn copy_lone_file(
+pub(super) fn copy_lone_file(
     manifest_path: &Path,
     text: &str,
     copy: &Path,
@@ -345,11 +360,11 @@ fn copy_lone_file(
     package::hash_package(copy)
 }
 
-fn io_error(path: &Path, error: &std::io::Error) -> HostError {
+pub(super) fn io_error(path: &Path, error: &std::io::Error) -> HostError {
     HostError::new(ErrorCode::HomeUnusable, format!("`{}` cannot be written: {error}", path.display()))
 }
 
-fn package_error(error: &package::PackageError) -> HostError {
+pub(super) fn package_error(error: &package::PackageError) -> HostError {
     HostError::new(ErrorCode::PluginPackageInvalid, error.to_string())
 }
 

@@ -9,6 +9,7 @@ mod gates;
 mod inspect;
 mod install;
 mod lifecycle;
+mod load;
 mod review;
 mod trial;
 mod trust;
@@ -16,6 +17,7 @@ pub(crate) mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use plugward_policy::{GrantSet, Permission, PluginId, ToolId, parse_manifest};
@@ -33,10 +35,11 @@ use crate::events::{Events, HostEvent};
 use crate::package::HostEnvironment;
 use crate::registry::Registry;
 use crate::supervisor::{Plugin, attempts_key};
-use crate::views::{Answer, PendingAsk};
+use crate::views::{Answer, FoldersView, PendingAsk};
 
 pub use exposed::ExposedTool;
 pub use gates::GateView;
+pub(crate) use load::PluginFile;
 pub use review::ApprovalOrigin;
 pub(crate) use trust::Planned;
 pub(crate) use users::user_for_checks;
@@ -56,7 +59,7 @@ const SHOWN_ID_CHARS: usize = 128;
 /// A running host. Cheap to clone.
 #[derive(Clone)]
 pub struct Host {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// What all parts of a host share.
@@ -67,6 +70,10 @@ pub(crate) struct Inner {
     pub(crate) events: Events,
     pub(crate) tasks: TaskTracker,
     pub(crate) starts: Semaphore,
+    /// Plugins that are on are to be running: set once [`Host::start_enabled`] was asked.
+    serves: AtomicBool,
+    /// What the folders of plugin files hold, as of the last look.
+    folders: Mutex<Option<FoldersView>>,
     plugins: RwLock<BTreeMap<PluginId, Arc<Plugin>>>,
     /// Serialises the changes of the set of plugins and its records, by install and remove.
     roster: tokio::sync::Mutex<()>,
@@ -100,6 +107,8 @@ impl Host {
             events: Events::default(),
             tasks: TaskTracker::new(),
             starts: Semaphore::new(MAX_PARALLEL_STARTS),
+            serves: AtomicBool::new(false),
+            folders: Mutex::default(),
             plugins: RwLock::default(),
             roster: tokio::sync::Mutex::new(()),
             leaving: Mutex::default(),
@@ -160,6 +169,11 @@ impl Inner {
 
     /// Makes a plugin out of its record.
     async fn adopt(self: &Arc<Self>, row: PluginRow) -> Result<Arc<Plugin>, HostError> {
+        self.adopt_after(row, None).await
+    }
+
+    /// As [`Inner::adopt`], for another version of `before`, whose log it goes on writing.
+    async fn adopt_after(self: &Arc<Self>, row: PluginRow, before: Option<&Plugin>) -> Result<Arc<Plugin>, HostError> {
         let id = row.id.clone();
         let parsed = parse_manifest(&row.manifest_text, "plugin.yaml").map_err(|error| {
             HostError::new(
@@ -175,15 +189,20 @@ impl Inner {
             })
             .await?;
         let warnings = parsed.warnings.iter().map(ToString::to_string).collect();
-        let plugin = Arc::new(Plugin::new(
+        let mut plugin = Plugin::new(
             row,
             parsed.manifest,
             warnings,
             grant_set(&grants),
             self.path.store.redactor().clone(),
             self.config.restart_base_delay,
-        ));
+            &self.config.supervision,
+        );
+        if let Some(before) = before {
+            plugin.log = Arc::clone(&before.log);
+        }
         plugin.attempts.restore(attempts.as_deref().unwrap_or_default());
+        let plugin = Arc::new(plugin);
         let missing = !plugin.missing_grants().is_empty();
         {
             let mut state = plugin.state();

@@ -21,7 +21,7 @@ use crate::error::{ErrorCode, HostError};
 use crate::package;
 use crate::raw_object::RawObject;
 use crate::supervisor::stop::{self, Ladder};
-use crate::supervisor::{Plugin, start};
+use crate::supervisor::{Plugin, sleep, start};
 use crate::views::{PluginView, ReviewTool, ReviewView};
 
 /// Through which face an approval came; kept with it.
@@ -260,7 +260,15 @@ impl Inner {
             }
             (state.running.clone(), state.contract.clone())
         };
-        let (Some(running), Some(contract)) = (running, contract) else { return Ok(()) };
+        if plugin.state().asleep.is_some() {
+            // What was held is offered from now on.
+            sleep::lay_down(self, plugin).await?;
+            return Ok(());
+        }
+        let (Some(running), Some(contract)) = (running, contract) else {
+            self.start_if_wanted(plugin);
+            return Ok(());
+        };
         let check = self.hold_to_pins(plugin, &contract).await?;
         start::go_live(self, plugin, &running, contract, check).await
     }

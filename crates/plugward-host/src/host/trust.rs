@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use plugward_policy::{Digest, ToolPin};
 use plugward_store::{ApprovalRow, PinRow};
+use serde_json::value::RawValue;
 
 use super::Inner;
 use crate::contract::{self, Contract, PinCheck};
@@ -101,6 +102,24 @@ impl Inner {
     pub(super) async fn is_approved(self: &Arc<Self>, plugin: &Plugin) -> Result<bool, HostError> {
         let is_held = plugin.state().is_held;
         Ok(!is_held && self.current_approval(plugin).await?.is_some())
+    }
+
+    /// The definitions that were approved, in the plugin's order; none if nobody has seen its tools yet.
+    pub(crate) async fn pinned_definitions(
+        self: &Arc<Self>,
+        plugin: &Plugin,
+    ) -> Result<Option<Vec<Box<RawValue>>>, HostError> {
+        let id = plugin.id.to_string();
+        self.blocking(move |inner| {
+            let store = &inner.path.store;
+            if store.setting(&pinned_key(&id))?.is_none() {
+                return Ok(None);
+            }
+            let raw = |pin: PinRow| RawValue::from_string(pin.definition_json).ok();
+            // One that cannot be read is not known: a start will tell.
+            Ok(store.pins(&id)?.into_iter().map(raw).collect())
+        })
+        .await
     }
 
     /// Compares what a plugin offers with what was approved. The first list after an approval becomes the pin.

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::confine::{self, Confined};
 use super::{Plugin, Running, start};
 use crate::command::{self, CommandErrorCode, CommandResult, Run};
+use crate::contract::Contract;
 use crate::error::HostError;
 use crate::host::{Inner, Planned};
 use crate::package::LaunchPlan;
@@ -173,6 +174,13 @@ fn stopping() -> RequestError {
     RequestError::Unavailable("it is stopping".to_owned())
 }
 
+/// What a command offers, which needs no process to know.
+pub(crate) async fn contract(inner: &Arc<Inner>, plugin: &Plugin) -> Result<Arc<Contract>, HostError> {
+    let definition = plugin.manifest.backend.command_tool().map(plugward_policy::CommandTool::definition);
+    let listed = definition.and_then(|definition| to_raw_value(&definition).ok()).into_iter().collect();
+    Ok(Arc::new(start::judge_definitions(inner, plugin, listed).await?))
+}
+
 /// Steps 7 to 11 without a process: the tool is what the manifest says.
 pub(super) async fn publish(
     inner: &Arc<Inner>,
@@ -183,9 +191,7 @@ pub(super) async fn publish(
     let plan = planned.plan;
     plugin.redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
     plugin.own_redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
-    let definition = plugin.manifest.backend.command_tool().map(plugward_policy::CommandTool::definition);
-    let listed = definition.and_then(|definition| to_raw_value(&definition).ok()).into_iter().collect();
-    let contract = Arc::new(start::judge_definitions(inner, plugin, listed).await?);
+    let contract = contract(inner, plugin).await?;
     let check = inner.hold_to_pins(plugin, &contract).await?;
     let target = CommandTarget {
         inner: Arc::downgrade(inner),

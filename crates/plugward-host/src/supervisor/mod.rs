@@ -14,6 +14,8 @@
 //! | to starting, ready, error | [`start::start`] |
 //! | to unhealthy, back to starting | [`watch`] |
 //! | to disabled, stopped, gone | [`stop::stop`] |
+//! | ready to asleep and back | [`sleep`] |
+//! | ready to ready with another process | [`replace`] |
 //!
 //! Owns [`Plugin`]: manifest, grants, running process, contract, log, all behind one lock, so that status, list and
 //! routing never disagree (B088). Operations of one plugin run one at a time; plugins never wait for each other.
@@ -24,6 +26,9 @@ pub(crate) mod command;
 mod confine;
 pub(crate) mod containers;
 mod egress;
+mod health;
+pub(crate) mod replace;
+pub(crate) mod sleep;
 pub(crate) mod start;
 pub(crate) mod stop;
 pub(crate) mod trial;
@@ -41,6 +46,7 @@ pub(crate) use egress::attempts_key;
 
 use crate::call::Route;
 use crate::call::breaker::Breaker;
+use crate::config::SupervisionSettings;
 use crate::contract::Contract;
 use crate::egress::Attempts;
 use crate::error::HostError;
@@ -51,6 +57,7 @@ use crate::session::process::RunningProcess;
 use crate::views::HeldTool;
 use backoff::Backoff;
 use containers::ContainerStart;
+use sleep::Sleep;
 
 /// An installed plugin.
 pub(crate) struct Plugin {
@@ -71,6 +78,8 @@ pub(crate) struct Plugin {
     /// Survives automatic restarts, so that a plugin that dies at each call is still noticed; a person's start
     /// resets it.
     pub(crate) breaker: Arc<Breaker>,
+    /// How it is looked after: its manifest's word, else the deployment's.
+    pub(crate) supervision: SupervisionSettings,
     state: Mutex<State>,
 }
 
@@ -83,6 +92,8 @@ pub(crate) struct State {
     pub(crate) detail: String,
     pub(crate) error: Option<String>,
     pub(crate) running: Option<Arc<Running>>,
+    /// It is on and offers its tools, without a process.
+    pub(crate) asleep: Option<Arc<Sleep>>,
     /// A process that fell over and was not ended yet.
     pub(crate) fallen: Option<Launched>,
     pub(crate) generation: u64,
@@ -97,6 +108,8 @@ pub(crate) struct State {
     interruptions: u32,
     /// Cancels an automatic start that is due.
     pub(crate) pending_restart: Option<CancellationToken>,
+    /// When that start is due.
+    pub(crate) next_start_at: Option<Instant>,
     /// A person switched it off, which is not the same as never on.
     pub(crate) switched_off: bool,
     pub(crate) removed: bool,
@@ -138,7 +151,9 @@ impl Plugin {
         grants: GrantSet,
         redactor: Redactor,
         backoff_base: std::time::Duration,
+        supervision: &SupervisionSettings,
     ) -> Self {
+        let supervision = supervision.of(&manifest.supervision);
         let rank = u64::try_from(row.installed_at_us).unwrap_or(0);
         let state = State {
             status: PluginStatus::Installed,
@@ -146,15 +161,17 @@ impl Plugin {
             detail: String::new(),
             error: row.last_error.clone(),
             running: None,
+            asleep: None,
             fallen: None,
             generation: 0,
             contract: None,
             held: Vec::new(),
-            backoff: Backoff::new(backoff_base),
+            backoff: Backoff::new(backoff_base, &supervision),
             restarts: 0,
             starting: None,
             interruptions: 0,
             pending_restart: None,
+            next_start_at: None,
             switched_off: false,
             removed: false,
             is_held: false,
@@ -171,7 +188,8 @@ impl Plugin {
             own_redactor: Redactor::new(),
             grants: Arc::new(RwLock::new(grants)),
             operation: tokio::sync::Mutex::new(()),
-            breaker: Arc::default(),
+            breaker: Arc::new(Breaker::new(&supervision)),
+            supervision,
             state: Mutex::new(state),
         }
     }
@@ -258,6 +276,7 @@ impl State {
 
     /// Takes back an automatic start that is due.
     pub(crate) fn cancel_restart(&mut self) {
+        self.next_start_at = None;
         if let Some(token) = self.pending_restart.take() {
             token.cancel();
         }
@@ -277,6 +296,7 @@ impl State {
             self.detail.push_str(&waiting);
         }
         self.running = Some(running);
+        self.next_start_at = None;
         self.error = None;
         self.contract = Some(contract);
         self.held = held;

@@ -32,6 +32,7 @@ use crate::error::{ErrorCode, HostError};
 use crate::host::{Inner, Planned};
 use crate::package::LaunchPlan;
 use crate::registry::ToolConflict;
+use crate::session::log::STARTED;
 use crate::session::process::RunningProcess;
 use crate::session::quote::{self, Secrets};
 use crate::session::{Session, SessionSettings, masked};
@@ -53,11 +54,18 @@ pub(crate) async fn start_in_turn(
     plugin: &Arc<Plugin>,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<(), HostError> {
-    let interrupted = plugin.state().set_starting();
+    let (interrupted, asleep) = {
+        let mut state = plugin.state();
+        (state.set_starting(), state.asleep.take())
+    };
     inner.plugin_changed(plugin);
     stop::end_fallen(inner, plugin).await;
     let outcome = steps(inner, plugin, &interrupted, place).await;
     plugin.state().starting = None;
+    if outcome.is_err() && asleep.is_some() {
+        // Before anybody who waits is told, so that nobody tries the same again.
+        inner.path.registry.withdraw(&plugin.id);
+    }
     let failed = match &outcome {
         Ok(()) => None,
         // A missing decision of a person is no fault of the plugin.
@@ -77,6 +85,10 @@ pub(crate) async fn start_in_turn(
             Some(error.message.as_str())
         }
     };
+    if let Some(asleep) = asleep {
+        let answer = outcome.as_ref().copied().map_err(|error| plugin.redactor.redact(&error.message).into_owned());
+        asleep.end(answer);
+    }
     inner.plugin_changed(plugin);
     inner.remember_outcome(plugin, failed).await;
     outcome
@@ -89,12 +101,35 @@ fn is_decision_missing(code: ErrorCode) -> bool {
     )
 }
 
+/// A process that said everything that is said before it is trusted with a call.
+pub(super) struct Arrived {
+    launched: Launched,
+    hello: ServerHello,
+    contract: Arc<Contract>,
+}
+
 async fn steps(
     inner: &Arc<Inner>,
     plugin: &Arc<Plugin>,
     interrupted: &CancellationToken,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<(), HostError> {
+    let outcome = match plugin.manifest.backend.command_tool() {
+        Some(_) => offer_command(inner, plugin).await,
+        None => {
+            let arrived = bring_up(inner, plugin, interrupted, place).await?;
+            publish_or_end(inner, plugin, arrived).await
+        }
+    };
+    if outcome.is_err() {
+        inner.path.registry.withdraw(&plugin.id);
+        plugin.state().running = None;
+    }
+    outcome
+}
+
+/// Steps 1 and 2: what would run, if it may, and the number of this start.
+async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(Planned, u64), HostError> {
     check_grants(plugin)?; // 1
     let planned = inner.plan(plugin).await?;
     check_approval(inner, plugin, &planned).await?;
@@ -102,14 +137,23 @@ async fn steps(
     check_conflicts(inner, plugin)?; // 2
     let generation = inner.next_generation(plugin).await?;
     plugin.state().generation = generation;
-    if plugin.manifest.backend.command_tool().is_some() {
-        let outcome = super::command::publish(inner, plugin, planned, generation).await;
-        if outcome.is_err() {
-            inner.path.registry.withdraw(&plugin.id);
-            plugin.state().running = None;
-        }
-        return outcome;
-    }
+    Ok((planned, generation))
+}
+
+/// All steps of a command, which has no process between calls. On error what is offered already is not touched.
+pub(super) async fn offer_command(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
+    let (planned, generation) = may_start(inner, plugin).await?;
+    super::command::publish(inner, plugin, planned, generation).await
+}
+
+/// Steps 1 to 9. On error no process is left; what runs already is not touched.
+pub(super) async fn bring_up(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    interrupted: &CancellationToken,
+    place: Option<SemaphorePermit<'_>>,
+) -> Result<Arrived, HostError> {
+    let (planned, generation) = may_start(inner, plugin).await?;
     tokio::select! {
         biased;
         error = broken_off(inner, plugin, interrupted) => return Err(error),
@@ -121,13 +165,24 @@ async fn steps(
         error = broken_off(inner, plugin, interrupted) => Err(error),
         reached = converse(inner, plugin, &launched) => reached, // 4-9
     };
-    let outcome = match reached {
-        Ok((hello, contract)) => publish(inner, plugin, &launched, &hello, contract).await, // 10, 11
-        Err(error) => Err(error),
-    };
+    match reached {
+        Ok((hello, contract)) => Ok(Arrived { launched, hello, contract }),
+        Err(error) => {
+            stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
+            Err(error)
+        }
+    }
+}
+
+/// Steps 10 and 11; on error the process that arrived is ended.
+pub(super) async fn publish_or_end(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    arrived: Arrived,
+) -> Result<(), HostError> {
+    let Arrived { launched, hello, contract } = arrived;
+    let outcome = publish(inner, plugin, &launched, &hello, contract).await;
     if outcome.is_err() {
-        inner.path.registry.withdraw(&plugin.id);
-        plugin.state().running = None;
         stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
     }
     outcome
@@ -247,7 +302,7 @@ pub(super) fn take_over(
         super::egress::open(inner, plugin, egress, &over).map_err(io_error)?;
     }
     let level = process.enforcement().level;
-    let line = format!("started, pid {}, generation {generation}, sandbox level {level}", process.pid());
+    let line = format!("{STARTED}{}, generation {generation}, sandbox level {level}", process.pid());
     plugin.log.push(LogOrigin::Host, &line);
     let started_at = SystemTime::now();
     Ok(Launched { generation, session: Arc::new(session), process, started_at, container, unconfined, over })
@@ -415,6 +470,7 @@ pub(crate) async fn go_live(
     Ok(())
 }
 
+/// A way for calls, with a door of its own.
 pub(super) fn route(plugin: &Plugin, target: Target) -> Route {
     let backend = &plugin.manifest.backend;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);

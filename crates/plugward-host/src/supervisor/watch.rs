@@ -10,8 +10,9 @@ use plugward_policy::{HostStatus, RestartMode};
 use plugward_sandbox::{ExitReport, MainExit};
 use tokio_util::sync::CancellationToken;
 
-use super::stop;
 use super::{Launched, Plugin, Running, State, start};
+use super::{health, sleep, stop};
+use crate::call::breaker::BreakerState;
 use crate::error::{ErrorCode, HostError};
 use crate::host::Inner;
 use crate::session::Ending;
@@ -29,12 +30,29 @@ pub(crate) async fn watch(inner: Arc<Inner>, plugin: Arc<Plugin>, running: Arc<R
     let Some(launched) = running.launched.clone() else { return };
     let mut gap = MIN_REFRESH_GAP;
     let mut last_refresh: Option<Instant> = None;
+    let mut breaker = plugin.breaker.changes();
+    let unresponsive = health::unresponsive(&running, &launched, plugin.supervision.ping_every);
+    tokio::pin!(unresponsive);
     loop {
         tokio::select! {
             biased;
             () = running.stopping.cancelled() => return,
             ending = launched.session.ended() => {
                 return fell_over(&inner, &plugin, &running, &launched, ending, Restart::Automatic).await;
+            }
+            reason = &mut unresponsive => {
+                let ending = Ending { reason, is_fault: true };
+                return fell_over(&inner, &plugin, &running, &launched, ending, Restart::Automatic).await;
+            }
+            came = sleep::idle(&running, plugin.manifest.supervision.idle_stop) => {
+                if sleep::put_to_sleep(&inner, &plugin, &running, &launched, came).await {
+                    return;
+                }
+                continue;
+            }
+            Ok(()) = breaker.changed() => {
+                tell_breaker(&inner, &plugin, *breaker.borrow_and_update());
+                continue;
             }
             () = changed(&launched, last_refresh, gap) => {}
         }
@@ -56,6 +74,22 @@ async fn changed(launched: &Launched, last: Option<Instant>, gap: Duration) {
     if let Some(last) = last {
         tokio::time::sleep_until((last + gap).into()).await;
     }
+}
+
+/// Requirement 190: what the breaker does is told where people look.
+fn tell_breaker(inner: &Inner, plugin: &Plugin, state: BreakerState) {
+    let settings = &plugin.supervision;
+    let line = match state {
+        BreakerState::Open => format!(
+            "calls are refused for {:.1} s: it failed {} times in a row, or failed again when it was tried",
+            settings.breaker_open.as_secs_f32(),
+            settings.breaker_failures
+        ),
+        BreakerState::HalfOpen => "one call is let through to see whether it answers again".to_owned(),
+        BreakerState::Closed => "calls are let through again".to_owned(),
+    };
+    plugin.log.push(LogOrigin::Host, &format!("breaker {}: {line}", state.as_str()));
+    inner.plugin_changed(plugin);
 }
 
 enum Refresh {
@@ -206,16 +240,17 @@ pub(crate) fn schedule(inner: &Arc<Inner>, plugin: &Arc<Plugin>) {
                 state.detail = format!(
                     "{error}; starting again in {:.1} s (attempt {attempt} of {})",
                     pause.as_secs_f32(),
-                    super::backoff::MAX_ATTEMPTS
+                    state.backoff.limit()
                 );
                 state.cancel_restart();
+                state.next_start_at = Some(Instant::now() + pause);
                 state.pending_restart = Some(token.clone());
                 pause
             }
             None => {
                 state.detail = format!(
                     "{error}; given up after {} attempts: see `plugward logs {id}`, then `plugward restart {id}`",
-                    super::backoff::MAX_ATTEMPTS,
+                    state.backoff.limit(),
                     id = plugin.id
                 );
                 state.host_status = HostStatus::Error;
@@ -238,7 +273,11 @@ pub(crate) fn schedule(inner: &Arc<Inner>, plugin: &Arc<Plugin>) {
         if token.is_cancelled() || !plugin.wants_start() {
             return;
         }
-        plugin.state().restarts += 1;
+        {
+            let mut state = plugin.state();
+            state.restarts += 1;
+            state.next_start_at = None;
+        }
         let started = start::start(&inner, &plugin).await;
         after_start(&inner, &plugin, started);
     });

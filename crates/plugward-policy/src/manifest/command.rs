@@ -187,6 +187,7 @@ fn manifest_of(
         backend,
         tools: ToolFilter::default(),
         min_sandbox_level,
+        supervision: super::Supervision::default(),
         id,
     })
 }

@@ -12,6 +12,7 @@ mod lint;
 mod pattern;
 mod plugin;
 mod reader;
+mod supervision;
 mod tree;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use diagnostic::{Diagnostic, ManifestError, ManifestErrorKind, Severity};
 pub use pattern::{NamePattern, PatternError, ToolFilter};
+pub use supervision::Supervision;
 pub use tree::MANIFEST_BYTES_MAX;
 
 use crate::access::{Access, Permission};
@@ -86,6 +88,8 @@ pub struct Manifest {
     pub tools: ToolFilter,
     /// Without at least this level of isolation the plugin does not start.
     pub min_sandbox_level: SandboxLevel,
+    /// How it wants to be looked after.
+    pub supervision: Supervision,
 }
 
 impl Manifest {

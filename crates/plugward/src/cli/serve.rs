@@ -112,6 +112,9 @@ async fn serve(context: &Context, host: &Host, offered: Faces, idle: Option<Dura
     })?;
     let (joined, visitors) = (control.joined(), control.visitors());
     host.start_enabled();
+    if let Some(folders) = &context.settings.folders {
+        host.follow_folders(folders.clone());
+    }
     let stop = context.stop.child_token();
     let mut faces = JoinSet::new();
     let (served, stopped) = (host.clone(), stop.clone());

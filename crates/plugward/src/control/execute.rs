@@ -17,8 +17,8 @@ use super::Failure;
 use super::operation::{CallBody, InfoBody, Notice, Operation, Outcome, StatusReport};
 use crate::exit::Exit;
 use crate::wire::{
-    AskBody, ErrorBody, HostBody, LogLineBody, NOT_FOUND_CODE, PluginBody, ReviewBody, SpanBody, SpanPageBody,
-    StatusBody, ToolBody, TrialBody,
+    AskBody, ErrorBody, FoldersBody, HostBody, LogLineBody, NOT_FOUND_CODE, PluginBody, ReviewBody, SpanBody,
+    SpanPageBody, StatusBody, ToolBody, TrialBody,
 };
 
 /// Who calls, in traces and decisions.
@@ -62,7 +62,7 @@ pub(crate) async fn execute(
         }
         Operation::Enable { id } => plugin(host.enable(&id).await?),
         Operation::Disable { id } => plugin(host.disable(&id).await?),
-        Operation::Restart { id } => Ok(Outcome::Host(HostBody::from(&host.restart(&id).await?))),
+        Operation::Restart { id } => Ok(Outcome::Host(Box::new(HostBody::from(&host.restart(&id).await?)))),
         Operation::Remove { id } => {
             host.remove(&id).await?;
             Ok(Outcome::Done)
@@ -71,7 +71,11 @@ pub(crate) async fn execute(
         Operation::Info { id } => {
             let plugin = PluginBody::from(&host.plugin(&id).await?);
             let tools = tools(host, Some(&plugin.id)).await?;
-            Ok(Outcome::Info(Box::new(InfoBody { host: HostBody::from(&host.host_status(&id)?), plugin, tools })))
+            let is_in_trouble = plugin.error_message.is_some();
+            let words = if is_in_trouble { host.last_words(&id)? } else { Vec::new() };
+            let last_words = words.iter().map(LogLineBody::from).collect();
+            let process = HostBody::from(&host.host_status(&id)?);
+            Ok(Outcome::Info(Box::new(InfoBody { host: process, plugin, tools, last_words })))
         }
         Operation::Tools { id } => {
             let id = match id {
@@ -84,7 +88,9 @@ pub(crate) async fn execute(
         Operation::Gates { phase } => Ok(Outcome::Gates(Box::pin(super::gates::run(host, &phase, stop)).await?)),
         Operation::Status => {
             let plugins = plugins(host).await?;
-            Ok(Outcome::Status(Box::new(StatusReport { host: StatusBody::read(host, serving_pid), plugins })))
+            let folders = host.folders().as_ref().map(FoldersBody::from);
+            let report = StatusReport { host: StatusBody::read(host, serving_pid), plugins, folders };
+            Ok(Outcome::Status(Box::new(report)))
         }
         Operation::Logs { id, lines, follow } => logs(host, &id, lines, follow, notices, stop).await,
         Operation::Spans { plugin, outcome, limit } => {

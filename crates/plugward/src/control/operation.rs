@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use crate::profile::Profile;
 use crate::wire::{
-    AnswerBody, AskBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody, StatusBody, ToolBody,
-    TrialBody,
+    AnswerBody, AskBody, FoldersBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody,
+    StatusBody, ToolBody, TrialBody,
 };
 
 /// One operation.
@@ -94,7 +94,7 @@ pub(crate) enum Outcome {
     /// One plugin with its process and tools.
     Info(Box<InfoBody>),
     /// The process side of one plugin.
-    Host(HostBody),
+    Host(Box<HostBody>),
     /// What would run.
     Review(Box<ReviewBody>),
     /// What a plugin wanted.
@@ -128,6 +128,8 @@ pub(crate) struct InfoBody {
     pub(crate) host: HostBody,
     /// Its tools.
     pub(crate) tools: Vec<ToolBody>,
+    /// What it said on stderr in its last run, when it is in trouble.
+    pub(crate) last_words: Vec<LogLineBody>,
 }
 
 /// The host as a whole with its plugins.
@@ -137,6 +139,8 @@ pub(crate) struct StatusReport {
     pub(crate) host: StatusBody,
     /// Its plugins.
     pub(crate) plugins: Vec<PluginBody>,
+    /// The folders of plugin files; none if there are none.
+    pub(crate) folders: Option<FoldersBody>,
 }
 
 /// A call that got a result.

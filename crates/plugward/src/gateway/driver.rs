@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
@@ -107,12 +108,21 @@ enum Phase {
     },
 }
 
+/// A number that tells a session from others that call themselves the same: clients of one kind take turns like any others.
+/// 0 is nobody's.
+pub(super) fn next_session() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// One session.
 pub(super) struct Driver {
     server: Server,
     limits: Limits,
     connection: Connection,
     caller: String,
+    /// Number of this session among those of all clients.
+    session: u64,
     phase: Phase,
     tasks: JoinSet<Outcome>,
     work: HashMap<TaskId, Work>,
@@ -136,6 +146,7 @@ impl Driver {
         Self {
             connection: Connection::new(limits.connection.clone()),
             caller: initialize::caller(None),
+            session: next_session(),
             phase: Phase::Serving,
             tasks: JoinSet::new(),
             work: HashMap::new(),
@@ -350,6 +361,7 @@ impl Driver {
             method,
             params,
             meta,
+            session: self.session,
             cancel: cancel.clone(),
             closing: self.closing.clone(),
             notes: self.notes_in.clone(),
@@ -396,6 +408,7 @@ impl Driver {
             request: id.clone(),
             params,
             caller: self.caller.clone(),
+            session: self.session,
             start_wait: self.server.first_list_wait(),
             cancel: cancel.clone(),
             notes: self.notes_in.clone(),

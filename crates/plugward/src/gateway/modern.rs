@@ -33,6 +33,8 @@ pub(crate) struct Exchange {
     pub(super) method: String,
     pub(super) params: Option<Box<RawValue>>,
     pub(super) meta: RequestMeta,
+    /// Which conversation it came in: those who wait for a busy plugin take turns by it.
+    pub(super) session: u64,
     /// The client gave it up, or went away.
     pub(super) cancel: CancellationToken,
     /// The server ends; long streams end well.
@@ -94,6 +96,7 @@ impl Exchange {
             request: self.id,
             params,
             caller: initialize::caller(self.meta.client.as_ref().map(|client| client.name.as_str())),
+            session: self.session,
             cancel: self.cancel,
             notes: self.notes,
         };

@@ -52,6 +52,8 @@ pub(super) struct Call {
     pub(super) request: RequestId,
     pub(super) params: CallParamsIn,
     pub(super) caller: String,
+    /// Which session of that caller.
+    pub(super) session: u64,
     /// How long a call waits for a plugin that is starting.
     pub(super) start_wait: Duration,
     pub(super) cancel: CancellationToken,
@@ -82,6 +84,7 @@ impl Call {
             arguments: Some(self.params.arguments.clone()),
             meta: self.params.meta.clone(),
             caller: self.caller.clone(),
+            session: self.session,
             timeout: None,
             progress: self.params.progress_token.is_some().then_some(progress),
             cancel: self.cancel.clone(),

@@ -10,7 +10,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::SettingsError;
+use super::folders::FileFolders;
 use super::profiles;
+use super::supervision::{self, FileSupervision};
 use crate::profile::Profiles;
 
 /// Name of the file in the home.
@@ -25,8 +27,19 @@ const RESTART_BASE_DELAY_MS_MAX: u64 = 60_000;
 /// How alike two words are (Jaro-Winkler) before one is offered for the other.
 const SUGGESTION_SIMILARITY_MIN: f64 = 0.8;
 
-const KEYS: [&str; 7] =
-    ["daemon", "daemon_idle_seconds", "environment", "naming", "permissions", "profiles", "restart_base_delay_ms"];
+const KEYS: [&str; 11] = [
+    "daemon",
+    "daemon_idle_seconds",
+    "environment",
+    "naming",
+    "permissions",
+    "plugins_dir",
+    "plugins_poll_ms",
+    "plugins_recursive",
+    "profiles",
+    "restart_base_delay_ms",
+    "supervision",
+];
 
 /// Longest idle time of a host that was started on demand: a week.
 const DAEMON_IDLE_SECONDS_MAX: u64 = 7 * 24 * 3600;
@@ -41,6 +54,8 @@ pub(super) struct FileSettings {
     pub(super) profiles: Profiles,
     pub(super) is_on_demand: Option<bool>,
     pub(super) daemon_idle: Option<Duration>,
+    pub(super) supervision: FileSupervision,
+    pub(super) folders: FileFolders,
 }
 
 /// Reads the file; none if there is none.
@@ -97,6 +112,8 @@ fn parse(text: &str) -> Result<FileSettings, Mistake> {
                 let seconds = number(name, value, 1..=DAEMON_IDLE_SECONDS_MAX)?;
                 settings.daemon_idle = Some(Duration::from_secs(seconds));
             }
+            "supervision" => settings.supervision = supervision::read(value)?,
+            _ if settings.folders.take(name, value)? => {}
             _ => return Err(Mistake::new(key.span().start, unknown(name, &KEYS))),
         }
     }

@@ -7,6 +7,7 @@
 
 mod ask;
 mod error;
+mod folders;
 mod host;
 mod log;
 mod plugin;
@@ -20,6 +21,7 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use ask::{AnswerBody, AskBody};
 pub(crate) use error::{ErrorBody, NOT_FOUND_CODE, USAGE_CODE};
+pub(crate) use folders::FoldersBody;
 pub(crate) use host::HostBody;
 pub(crate) use log::LogLineBody;
 pub(crate) use plugin::{AccessLineBody, NetworkAttemptBody, PluginBody};

@@ -55,6 +55,8 @@ pub(crate) struct PluginBody {
     pub(crate) warnings: Vec<String>,
     /// Automatic restarts since the host started.
     pub(crate) restarts: u32,
+    /// What its process and its circuit breaker do, in one line.
+    pub(crate) activity: String,
     /// Non-protocol lines skipped on its stdout.
     pub(crate) noise_lines: u64,
     /// Hosts it tried to reach since it was last approved, refused ones first. Empty for a plugin without any network, or
@@ -207,6 +209,7 @@ impl From<&PluginView> for PluginBody {
             quarantined_tools: view.quarantined_tools.iter().map(QuarantinedToolBody::from).collect(),
             warnings: view.warnings.clone(),
             restarts: view.restarts,
+            activity: view.activity.clone(),
             noise_lines: view.noise_lines,
             network_attempts: view.network_attempts.iter().map(NetworkAttemptBody::from).collect(),
             network_attempts_unlisted: view.network_attempts_unlisted,

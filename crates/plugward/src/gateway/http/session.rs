@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::super::driver::next_session;
 use super::super::modern::invalid_params;
 use super::super::tools_call::{self, Call, Note};
 use super::super::tools_list::Fingerprint;
@@ -47,6 +48,8 @@ pub(super) struct Session {
     id: String,
     version: ProtocolVersion,
     caller: String,
+    /// Tells it apart where callers take turns.
+    turn: u64,
     max_requests: usize,
     server: Server,
     events: Arc<Events>,
@@ -80,8 +83,8 @@ impl Session {
             last_used: Instant::now(),
         };
         let (events, over) = (Arc::new(Events::new()), CancellationToken::new());
-        let state = Mutex::new(state);
-        Self { id, version, caller, max_requests, server, events, state, over, closing, recheck, tasks }
+        let (state, turn) = (Mutex::new(state), next_session());
+        Self { id, version, caller, turn, max_requests, server, events, state, over, closing, recheck, tasks }
     }
 
     pub(super) fn id(&self) -> &str {
@@ -206,6 +209,7 @@ impl Session {
                     request: asked.id,
                     params: CallParamsIn::parse(params).map_err(|fault| invalid_params(&fault))?,
                     caller: self.caller.clone(),
+                    session: self.turn,
                     start_wait: self.server.first_list_wait(),
                     cancel,
                     notes,

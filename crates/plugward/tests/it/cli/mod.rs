@@ -5,6 +5,7 @@ mod commands;
 mod consent;
 mod daemon;
 mod demo;
+mod folders;
 mod hostile;
 mod on_demand;
 mod output;
