@@ -12,6 +12,7 @@ mod error;
 mod events;
 mod host;
 mod ids;
+mod offers;
 mod package;
 mod raw_object;
 mod registry;
@@ -29,6 +30,7 @@ pub use config::{
 pub use error::{CallFailure, ErrorCode, HostError};
 pub use events::HostEvent;
 pub use host::{ApprovalOrigin, Host};
+pub use offers::{OfferError, OfferList, OfferRequest, Offers};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
 pub use sandbox_check::{LevelCheck, check_levels};

@@ -39,6 +39,7 @@ use crate::call::Route;
 use crate::call::breaker::Breaker;
 use crate::contract::Contract;
 use crate::error::HostError;
+use crate::offers::Offers;
 use crate::registry::PluginRank;
 use crate::session::Session;
 use crate::session::log::PluginLog;
@@ -93,6 +94,8 @@ pub(crate) struct State {
     /// A person switched it off, which is not the same as never on.
     pub(crate) switched_off: bool,
     pub(crate) removed: bool,
+    /// What it said it offers beside tools when it ran last.
+    pub(crate) offers: Offers,
     /// What would run differs from what was approved, as of the last look.
     pub(crate) is_held: bool,
 }
@@ -116,6 +119,8 @@ pub(crate) struct Running {
     pub(crate) launched: Launched,
     pub(crate) route: Arc<Route>,
     pub(crate) protocol_version: String,
+    /// What it offers beside tools.
+    pub(crate) offers: Offers,
     pub(crate) server_name: Option<String>,
     pub(crate) server_version: Option<String>,
     /// Cancelled by whoever stops it on purpose, before anything else: its end is then no accident.
@@ -149,6 +154,7 @@ impl Plugin {
             pending_restart: None,
             switched_off: false,
             removed: false,
+            offers: Offers::default(),
             is_held: false,
             row,
         };
