@@ -43,9 +43,7 @@ struct Expected {
     reason: &'static str,
 }
 
-const NO_RESOURCES: &str = "plugins offer tools alone so far: resources are not passed through";
-const NO_PROMPTS: &str = "plugins offer tools alone so far: prompts are not passed through";
-const NO_COMPLETION: &str = "plugins offer tools alone so far: completion is not passed through";
+const NO_SUBSCRIPTIONS: &str = "updates of single resources are not passed on";
 const NO_LOGGING: &str = "log messages of plugins go to their log, not to clients";
 const NO_QUESTIONS: &str =
     "what a plugin asks of its client is refused: sampling, elicitation and roots are not passed on";
@@ -57,24 +55,8 @@ const fn expected(revision: &'static str, scenario: &'static str, reason: &'stat
 
 /// The list.
 const EXPECTED: &[Expected] = &[
-    expected("", "resources-read-", NO_RESOURCES),
-    expected("", "resources-templates-read", NO_RESOURCES),
-    expected("2025-11-25", "resources-subscribe", NO_RESOURCES),
-    expected("2025-11-25", "resources-unsubscribe", NO_RESOURCES),
-    expected("2026-07-28", "resources-list", NO_RESOURCES),
-    expected("", "prompts-get-", NO_PROMPTS),
-    expected("2026-07-28", "prompts-list", NO_PROMPTS),
-    Expected {
-        revision: "2026-07-28",
-        scenario: "caching",
-        checks: &[
-            "sep-2549-prompts-list-caching-hints",
-            "sep-2549-resources-list-caching-hints",
-            "sep-2549-resources-templates-list-caching-hints",
-        ],
-        reason: NO_RESOURCES,
-    },
-    expected("", "completion-complete", NO_COMPLETION),
+    expected("2025-11-25", "resources-subscribe", NO_SUBSCRIPTIONS),
+    expected("2025-11-25", "resources-unsubscribe", NO_SUBSCRIPTIONS),
     expected("2025-11-25", "logging-set-level", NO_LOGGING),
     expected("2025-11-25", "tools-call-with-logging", NO_LOGGING),
     expected("2025-11-25", "tools-call-sampling", NO_QUESTIONS),
@@ -183,7 +165,7 @@ fn fixture_package(root: &Path) -> Result<PathBuf> {
     let dir = root.join(".xtask/servers").join(PLUGIN);
     fs::create_dir_all(&dir)?;
     let manifest = format!(
-        "id: {PLUGIN}\nname: Conformance\nversion: 1.0.0\npermissions: []\nbackend:\n  type: mcp\n  transport: stdio\n  \
+        "id: {PLUGIN}\nname: Conformance\nversion: 1.0.0\npermissions: [mcp.prompts, mcp.resources, mcp.completions]\nbackend:\n  type: mcp\n  transport: stdio\n  \
          command: ./mcp-fixture\n  args: [conformance]\n"
     );
     fs::write(dir.join("plugin.yaml"), manifest)?;

@@ -78,6 +78,10 @@ const SEED: [(&str, Effect); 12] = [
     ("ui.sidebar", Effect::Allow),
 ];
 
+/// What an MCP server may offer beside tools; without the permission it is not passed on.
+const OFFERS: [(&str, Effect); 3] =
+    [("mcp.prompts", Effect::Allow), ("mcp.resources", Effect::Allow), ("mcp.completions", Effect::Allow)];
+
 /// The permissions a deployment knows, each with its effect. Unknown ones are denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
@@ -94,8 +98,10 @@ impl Catalogue {
     /// The default catalogue: the seed's twelve permissions.
     #[must_use]
     pub fn seed() -> Self {
-        let names =
-            SEED.iter().filter_map(|(name, effect)| PermissionName::new(*name).ok().map(|name| (name, *effect)));
+        let names = SEED
+            .iter()
+            .chain(&OFFERS)
+            .filter_map(|(name, effect)| PermissionName::new(*name).ok().map(|name| (name, *effect)));
         Self { effects: names.collect() }
     }
 
@@ -232,7 +238,9 @@ mod tests {
     #[test]
     fn the_seed_catalogue_has_its_twelve_effects_and_denies_the_rest() {
         let seed = Catalogue::seed();
-        assert_eq!(seed.iter().count(), 12);
+        let ours: Vec<&str> =
+            seed.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("mcp.")).collect();
+        assert_eq!((seed.iter().count(), ours.len()), (12 + 3, 3), "beside what servers offer apart from tools");
         let asked: Vec<&str> =
             seed.iter().filter(|(_, effect)| *effect == Effect::Ask).map(|(name, _)| name.as_str()).collect();
         assert_eq!(asked, ["network.request", "notes.delete", "notes.write", "secrets.use", "tasks.write"]);

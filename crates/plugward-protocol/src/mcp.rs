@@ -174,6 +174,18 @@ pub fn list_cursor(params: Option<&RawValue>) -> Result<Option<String>, PayloadF
     optional_string("params", "cursor", cursor)
 }
 
+/// What a request is about, for methods that name it: a tool, a prompt, a resource.
+#[must_use]
+pub fn target_name(method: &str, params: Option<&RawValue>) -> Option<String> {
+    let key: [&'static str; 1] = match method {
+        methods::TOOLS_CALL | "prompts/get" => ["name"],
+        "resources/read" => ["uri"],
+        _ => return None,
+    };
+    let [name] = object::members(params?.get(), &key).ok()?.values;
+    name.and_then(object::as_string)
+}
+
 /// Parameters of `tools/call` to send.
 #[derive(Clone, Copy, Debug)]
 pub struct CallParamsOut<'a> {

@@ -32,6 +32,7 @@ use crate::call::{CallPath, CallReport, CallRequest};
 use crate::config::{HostConfig, MAX_CONCURRENT_CALLS, MAX_PARALLEL_STARTS, MAX_QUEUED_CALLS};
 use crate::error::{ErrorCode, HostError};
 use crate::events::{Events, HostEvent};
+use crate::offers::{Directory, Offers};
 use crate::package::HostEnvironment;
 use crate::registry::Registry;
 use crate::supervisor::{Plugin, attempts_key};
@@ -74,6 +75,7 @@ pub(crate) struct Inner {
     serves: AtomicBool,
     /// What the folders of plugin files hold, as of the last look.
     folders: Mutex<Option<FoldersView>>,
+    pub(crate) offers: Directory,
     plugins: RwLock<BTreeMap<PluginId, Arc<Plugin>>>,
     /// Serialises the changes of the set of plugins and its records, by install and remove.
     roster: tokio::sync::Mutex<()>,
@@ -109,6 +111,7 @@ impl Host {
             starts: Semaphore::new(MAX_PARALLEL_STARTS),
             serves: AtomicBool::new(false),
             folders: Mutex::default(),
+            offers: Directory::default(),
             plugins: RwLock::default(),
             roster: tokio::sync::Mutex::new(()),
             leaving: Mutex::default(),
@@ -181,11 +184,13 @@ impl Inner {
                 format!("manifest of plugin `{id}` is not readable: {error}"),
             )
         })?;
-        let (grants, pins, was_disabled, attempts) = self
+        let (grants, pins, was_disabled, attempts, offers) = self
             .blocking(move |inner| {
                 let store = &inner.path.store;
                 let attempts = store.setting(&attempts_key(&id))?;
-                Ok((store.grants(&id)?, store.pins(&id)?, store.setting(&disabled_key(&id))?.is_some(), attempts))
+                let offers = store.setting(&offers_key(&id))?;
+                let was_disabled = store.setting(&disabled_key(&id))?.is_some();
+                Ok((store.grants(&id)?, store.pins(&id)?, was_disabled, attempts, offers))
             })
             .await?;
         let warnings = parsed.warnings.iter().map(ToString::to_string).collect();
@@ -208,6 +213,7 @@ impl Inner {
             let mut state = plugin.state();
             let error = state.error.clone();
             state.switched_off = was_disabled;
+            state.offers = offers.map_or(Offers::default(), |text| Offers::from_setting(&text));
             state.settle(missing);
             state.error = error;
         }
@@ -289,6 +295,24 @@ impl Inner {
         }
     }
 
+    /// Keeps what a plugin offers, for clients that ask before it runs the next time.
+    pub(crate) async fn remember_offers(self: &Arc<Self>, plugin: &Plugin, offers: Offers) {
+        {
+            let mut state = plugin.state();
+            if state.offers == offers {
+                return;
+            }
+            state.offers = offers;
+        }
+        let id = plugin.id.to_string();
+        let kept = self
+            .blocking(move |inner| inner.path.store.set_setting(&offers_key(&id), Some(&offers.to_setting())))
+            .await;
+        if let Err(error) = kept {
+            tracing::warn!(code = %error.code, "what a plugin offers was not kept: {}", error.message);
+        }
+    }
+
     pub(crate) async fn next_generation(self: &Arc<Self>, plugin: &Plugin) -> Result<u64, HostError> {
         let id = plugin.id.to_string();
         self.blocking(move |inner| inner.path.store.next_generation(&id)).await
@@ -322,6 +346,11 @@ impl Inner {
 /// Setting that tells a plugin somebody switched off from one nobody switched on yet.
 fn disabled_key(id: &str) -> String {
     format!("disabled.{id}")
+}
+
+/// Setting that tells what a plugin said it offers beside tools when it ran last.
+fn offers_key(id: &str) -> String {
+    format!("offers.{id}")
 }
 
 fn grant_set(permissions: &[String]) -> GrantSet {

@@ -206,6 +206,7 @@ pub(super) async fn publish(
         launched: None,
         route: Arc::new(start::route(plugin, crate::call::Target::Command(target))),
         protocol_version: None,
+        offers: crate::offers::Offers::default(),
         server_name: None,
         server_version: None,
         stopping: CancellationToken::new(),

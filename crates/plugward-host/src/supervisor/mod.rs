@@ -50,6 +50,7 @@ use crate::config::SupervisionSettings;
 use crate::contract::Contract;
 use crate::egress::Attempts;
 use crate::error::HostError;
+use crate::offers::Offers;
 use crate::registry::PluginRank;
 use crate::session::Session;
 use crate::session::log::PluginLog;
@@ -113,6 +114,8 @@ pub(crate) struct State {
     /// A person switched it off, which is not the same as never on.
     pub(crate) switched_off: bool,
     pub(crate) removed: bool,
+    /// What it said it offers beside tools when it ran last.
+    pub(crate) offers: Offers,
     /// What would run differs from what was approved, as of the last look.
     pub(crate) is_held: bool,
 }
@@ -137,6 +140,8 @@ pub(crate) struct Running {
     pub(crate) launched: Option<Launched>,
     pub(crate) route: Arc<Route>,
     pub(crate) protocol_version: Option<String>,
+    /// What it offers beside tools.
+    pub(crate) offers: Offers,
     pub(crate) server_name: Option<String>,
     pub(crate) server_version: Option<String>,
     /// Cancelled by whoever stops it on purpose, before anything else: its end is then no accident.
@@ -174,6 +179,7 @@ impl Plugin {
             next_start_at: None,
             switched_off: false,
             removed: false,
+            offers: Offers::default(),
             is_held: false,
             row,
         };

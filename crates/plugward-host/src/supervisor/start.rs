@@ -30,6 +30,7 @@ use crate::contract::{self, Contract, PinCheck};
 use crate::discovery::{self, DiscoveryError};
 use crate::error::{ErrorCode, HostError};
 use crate::host::{Inner, Planned};
+use crate::offers::Offers;
 use crate::package::LaunchPlan;
 use crate::registry::ToolConflict;
 use crate::session::log::STARTED;
@@ -429,6 +430,7 @@ async fn publish(
         launched: Some(launched.clone()),
         route: Arc::new(route(plugin, Target::Session(Arc::clone(&launched.session)))),
         protocol_version: Some(hello.version.as_str().to_owned()),
+        offers: Offers::declared(hello),
         server_name: hello.server.as_ref().map(|server| shown(&server.name)),
         server_version: hello.server.as_ref().map(|server| shown(&server.version)),
         stopping: CancellationToken::new(),
@@ -439,6 +441,7 @@ async fn publish(
         let error = HostError::new(ErrorCode::PluginHostUnavailable, message);
         return Err(failure_with_stderr(plugin, launched, error));
     }
+    inner.remember_offers(plugin, running.offers).await;
     go_live(inner, plugin, &running, contract, check).await?;
     inner.tasks.spawn(super::watch::watch(Arc::clone(inner), Arc::clone(plugin), running));
     Ok(())

@@ -24,12 +24,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{Id as TaskId, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::initialize;
 use super::modern::{Exchange, invalid_params};
 use super::notices::Notices;
+use super::offers::OfferMethod;
 use super::output::Output;
 use super::server::Server;
 use super::tools_call::{self, Call, Note};
-use super::{empty_lists, initialize};
 
 /// Bytes read at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
@@ -341,10 +342,13 @@ impl Driver {
         let answer = match method {
             methods::TOOLS_LIST => self.list_tools(id, params),
             methods::TOOLS_CALL => self.call_tool(id, params),
-            _ => Some(match empty_lists::answer(method) {
-                Some(empty) => Ok(empty),
-                None => Err(RpcError::method_not_found(method)),
-            }),
+            _ => match OfferMethod::parse(method) {
+                Some(offer) => {
+                    self.ask_offer(id, offer, params);
+                    None
+                }
+                None => Some(Err(RpcError::method_not_found(method))),
+            },
         };
         if let Some(answer) = answer {
             self.connection.respond(id, answer);
@@ -367,6 +371,19 @@ impl Driver {
             notes: self.notes_in.clone(),
         };
         self.spawn(id, bytes, cancel, async move { Outcome::Answered(exchange.run().await) });
+    }
+
+    /// Starts a task for prompts, resources or completion.
+    fn ask_offer(&mut self, id: &RequestId, offer: OfferMethod, params: Option<&RawValue>) {
+        let bytes = params.map_or(0, |params| params.get().len());
+        let (server, cancel) = (self.server.clone(), CancellationToken::new());
+        let (params, given_up) = (params.map(ToOwned::to_owned), cancel.clone());
+        self.spawn(id, bytes, cancel, async move {
+            tokio::select! {
+                answer = offer.answer(server.host(), params.as_deref()) => Outcome::Answered(answer),
+                () = given_up.cancelled() => Outcome::Answered(Err(tools_call::given_up())),
+            }
+        });
     }
 
     fn list_tools(&mut self, id: &RequestId, params: Option<&RawValue>) -> Option<Answer> {

@@ -10,9 +10,6 @@ use serde_json::value::RawValue;
 use super::instructions;
 use super::view::View;
 
-/// Everything that works, and nothing else.
-const CAPABILITIES: &str = r#"{"tools":{"listChanged":true}}"#;
-
 /// Longest name of a client in traces and decisions, in bytes. Real ones are words such as `claude-code`.
 const MAX_CLIENT_NAME_BYTES: usize = 64;
 
@@ -25,16 +22,26 @@ pub(super) fn identity() -> Implementation {
     }
 }
 
-/// What works, as an object; the same in every revision.
-pub(super) fn capabilities() -> Box<RawValue> {
-    RawValue::from_string(CAPABILITIES.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+/// Everything that works and nothing else, as an object; the same in every revision.
+pub(super) fn capabilities(host: &Host) -> Box<RawValue> {
+    let offers = host.offers();
+    let mut text = String::from("{\"tools\":{\"listChanged\":true}");
+    for (is_offered, name) in
+        [(offers.prompts, "prompts"), (offers.resources, "resources"), (offers.completions, "completions")]
+    {
+        if is_offered {
+            text.push_str(&format!(",\"{name}\":{{}}"));
+        }
+    }
+    text.push('}');
+    RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 /// Our answer to `initialize`.
 pub(super) fn hello(host: &Host, view: &View) -> ServerHelloOut {
     ServerHelloOut {
         server: identity(),
-        capabilities: capabilities(),
+        capabilities: capabilities(host),
         instructions: Some(instructions::text(&view.overview(host), view.profile().mode)),
     }
 }

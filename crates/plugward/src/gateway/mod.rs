@@ -11,13 +11,13 @@
 //! arguments and results pass as the text they arrived as, apart from the tool's name (case B034).
 
 mod driver;
-mod empty_lists;
 pub(crate) mod http;
 mod initialize;
 mod instructions;
 mod listen;
 mod modern;
 mod notices;
+mod offers;
 mod output;
 mod search;
 mod server;

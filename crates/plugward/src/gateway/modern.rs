@@ -4,6 +4,7 @@
 //! discover          who we are and what works
 //! tools/list        a page, with cache hints
 //! tools/call        the one way a tool is run
+//! prompts, resources, completion   passed through (`offers.rs`)
 //! subscriptions/listen   notices until somebody ends it
 //! ```
 //!
@@ -18,6 +19,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::offers::OfferMethod;
 use super::server::Server;
 use super::tools_call::{self, Call, Note};
 use super::{initialize, instructions, listen};
@@ -44,8 +46,9 @@ pub(crate) struct Exchange {
 }
 
 /// Whether the stateless revisions have the method, as we serve it.
-pub(super) fn is_served(method: &str) -> bool {
-    matches!(method, methods::TOOLS_LIST | methods::TOOLS_CALL | modern::methods::DISCOVER | modern::methods::LISTEN)
+pub(super) fn is_served(server: &Server, method: &str) -> bool {
+    let ours = [methods::TOOLS_LIST, methods::TOOLS_CALL, modern::methods::DISCOVER, modern::methods::LISTEN];
+    ours.contains(&method) || OfferMethod::parse(method).is_some_and(|offer| offer.is_offered(server.host().offers()))
 }
 
 impl Exchange {
@@ -56,15 +59,27 @@ impl Exchange {
             modern::methods::LISTEN => listen::run(&self).await.map(|result| completed(&result, None)),
             methods::TOOLS_LIST => self.list_tools().await,
             methods::TOOLS_CALL => self.call_tool().await,
-            method => Err(RpcError::method_not_found(method)),
+            method => match OfferMethod::parse(method).filter(|offer| offer.is_offered(self.server.host().offers())) {
+                Some(offer) => self.offer(offer).await,
+                None => Err(RpcError::method_not_found(method)),
+            },
         }
+    }
+
+    async fn offer(&self, offer: OfferMethod) -> Result<Box<RawValue>, RpcError> {
+        let answer = tokio::select! {
+            answer = offer.answer(self.server.host(), self.params.as_deref()) => answer,
+            () = self.cancel.cancelled() => return Err(tools_call::given_up()),
+        };
+        let caching = offer.is_cacheable().then_some(CACHING);
+        answer.map(|result| completed(&result, caching)).map_err(error_of_a_legacy_plugin)
     }
 
     fn discover(&self) -> Result<Box<RawValue>, RpcError> {
         let versions: Vec<&str> = modern::VERSIONS.iter().map(|version| version.as_str()).collect();
         let result = json!({
             "supportedVersions": versions,
-            "capabilities": initialize::capabilities(),
+            "capabilities": initialize::capabilities(self.server.host()),
             "instructions": instructions::text(&self.server.view().overview(self.server.host()), self.server.view().profile().mode),
         });
         let unwritable = |_| RpcError::new(codes::INTERNAL_ERROR, "the discovery cannot be written");

@@ -15,11 +15,12 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::super::Server;
 use super::super::driver::next_session;
 use super::super::modern::invalid_params;
+use super::super::offers::OfferMethod;
 use super::super::tools_call::{self, Call, Note};
 use super::super::tools_list::Fingerprint;
-use super::super::{Server, empty_lists};
 use super::events::{Ends, Events, Reader, UNASKED};
 
 /// Notes of one request on their way to the store.
@@ -217,7 +218,13 @@ impl Session {
                 call.run().await
             }
             methods::INITIALIZE => Err(RpcError::new(codes::INVALID_REQUEST, "session is initialized already")),
-            method => empty_lists::answer(method).ok_or_else(|| RpcError::method_not_found(method)),
+            method => {
+                let offer = OfferMethod::parse(method).ok_or_else(|| RpcError::method_not_found(method))?;
+                tokio::select! {
+                    answer = offer.answer(self.server.host(), params) => answer,
+                    () = cancel.cancelled() => Err(tools_call::given_up()),
+                }
+            }
         }
     }
 

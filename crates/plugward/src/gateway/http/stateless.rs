@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use plugward_protocol::mcp::{CallParamsIn, codes, methods};
+use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
 use plugward_protocol::modern;
 use plugward_protocol::{RequestId, RequestMeta, RpcError, envelope};
 use serde_json::value::RawValue;
@@ -36,14 +36,14 @@ pub(super) async fn answer(
     if let Some(Some(version)) = &named {
         // Parameters that cannot be read are refused when the call is made.
         let call = (method == methods::TOOLS_CALL).then(|| CallParamsIn::parse(params.as_deref()).ok()).flatten();
-        let name = call.as_ref().map(|call| call.name.as_str());
-        headers::check(&posted.headers, version, &method, name).map_err(|error| bad_request(&error))?;
+        let name = mcp::target_name(&method, params.as_deref());
+        headers::check(&posted.headers, version, &method, name.as_deref()).map_err(|error| bad_request(&error))?;
         if let Some(call) = &call {
             check_arguments(shared, &posted, call).map_err(|error| bad_request(&error))?;
         }
     }
     let meta = RequestMeta::parse(params.as_deref()).map_err(|error| bad_request(&error))?;
-    if !is_served(&method) {
+    if !is_served(&shared.server, &method) {
         return Err(failure(StatusCode::NOT_FOUND, Some(&id), &RpcError::method_not_found(&method)));
     }
     if method == modern::methods::LISTEN && !posted.accepts.stream {

@@ -9,6 +9,7 @@ mod http;
 mod http_client;
 mod lists;
 mod modern;
+mod offers;
 mod people;
 mod starting;
 mod unavailable;

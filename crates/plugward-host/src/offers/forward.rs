@@ -1,0 +1,218 @@
+//! Requests for one prompt, resource or completion, on their way to the plugin that offers it.
+//!
+//! Owns finding the plugin and the change of names on the way. The rest of the parameters and the whole result pass as
+//! they are, but for secrets and sizes. Dropping the request cancels it at the plugin.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plugward_policy::PluginId;
+use plugward_protocol::modern;
+use serde_json::value::RawValue;
+
+use super::{OfferError, OfferList, Offers};
+use crate::call::admission::Share;
+use crate::host::Host;
+use crate::raw_object::{RawObject, compact_len};
+use crate::session::{RequestError, masked};
+use crate::supervisor::{Plugin, Running};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfferRequest {
+    /// `prompts/get`.
+    Prompt,
+    /// `resources/read`.
+    Resource,
+    /// `completion/complete`.
+    Completion,
+}
+
+impl OfferRequest {
+    fn method(self) -> &'static str {
+        match self {
+            OfferRequest::Prompt => "prompts/get",
+            OfferRequest::Resource => "resources/read",
+            OfferRequest::Completion => "completion/complete",
+        }
+    }
+
+    fn is_in(self, offers: Offers) -> bool {
+        match self {
+            OfferRequest::Prompt => offers.prompts,
+            OfferRequest::Resource => offers.resources,
+            OfferRequest::Completion => offers.completions,
+        }
+    }
+}
+
+/// What names the thing that is asked for.
+enum Target {
+    Prompt(String),
+    Resource(String),
+}
+
+impl Host {
+    /// Asks the plugin that offers it.
+    pub async fn forward_offer(
+        &self,
+        request: OfferRequest,
+        params: Option<&RawValue>,
+    ) -> Result<Box<RawValue>, OfferError> {
+        let mut params = params.and_then(RawObject::parse).ok_or(OfferError::Invalid("params are not an object"))?;
+        strip_meta(&mut params);
+        let target = target(request, &params)?;
+        let (plugin, own_name) = self.owner(&target).await.ok_or(OfferError::NotFound)?;
+        rename(request, &mut params, &target, &own_name);
+        let offering = self.offering(|offers| request.is_in(offers));
+        let (plugin, running) =
+            offering.into_iter().find(|(other, _)| other.id == plugin).ok_or(OfferError::NotFound)?;
+        ask(&plugin, &running, request, params).await
+    }
+
+    /// The plugin that offers it, and what it calls it. What no list has told yet is looked for once.
+    async fn owner(&self, target: &Target) -> Option<(PluginId, String)> {
+        match target {
+            Target::Prompt(name) => {
+                let find = || self.inner.offers.known().prompts.get(name).cloned();
+                if let Some(found) = find() {
+                    return Some(found);
+                }
+                self.list_offers(OfferList::Prompts).await;
+                find()
+            }
+            Target::Resource(uri) => {
+                let plugin = match self.find_resource(uri) {
+                    Some(plugin) => plugin,
+                    None => {
+                        self.list_offers(OfferList::Resources).await;
+                        self.list_offers(OfferList::ResourceTemplates).await;
+                        // Servers may have resources that they do not list; with one such server it is clear whose.
+                        self.find_resource(uri).or_else(|| self.only_owner())?
+                    }
+                };
+                Some((plugin, uri.clone()))
+            }
+        }
+    }
+
+    fn find_resource(&self, uri: &str) -> Option<PluginId> {
+        let known = self.inner.offers.known();
+        let templates = || {
+            let fitting = known.templates.iter().filter(|(beginning, _)| uri.starts_with(beginning.as_str()));
+            fitting.max_by_key(|(beginning, _)| beginning.len()).map(|(_, plugin)| plugin)
+        };
+        // A template is named by itself when its arguments are completed.
+        let plain = uri.split('{').next().unwrap_or_default();
+        known.resources.get(uri).or_else(templates).or_else(|| known.templates.get(plain)).cloned()
+    }
+
+    fn only_owner(&self) -> Option<PluginId> {
+        let mut offering = self.offering(|offers| offers.resources).into_iter();
+        match (offering.next(), offering.next()) {
+            (Some((plugin, _)), None) => Some(plugin.id.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// What a client said to us alone goes no further, and no progress is asked for that nobody would hand on.
+fn strip_meta(params: &mut RawObject) {
+    let Some(meta) = params.get("_meta") else { return };
+    let rest = modern::without_hop(meta).and_then(|meta| RawObject::parse(&meta));
+    params.remove("_meta");
+    if let Some(mut rest) = rest {
+        rest.remove("progressToken");
+        params.set("_meta", rest.to_raw());
+    }
+}
+
+fn target(request: OfferRequest, params: &RawObject) -> Result<Target, OfferError> {
+    let text = |object: &RawObject, key: &str| object.get_str(key);
+    match request {
+        OfferRequest::Prompt => {
+            text(params, "name").map(Target::Prompt).ok_or(OfferError::Invalid("`name` is not a string"))
+        }
+        OfferRequest::Resource => {
+            text(params, "uri").map(Target::Resource).ok_or(OfferError::Invalid("`uri` is not a string"))
+        }
+        OfferRequest::Completion => {
+            let reference = params.get("ref").and_then(RawObject::parse);
+            let reference = reference.ok_or(OfferError::Invalid("`ref` is not an object"))?;
+            let found = match text(&reference, "type").as_deref() {
+                Some("ref/prompt") => text(&reference, "name").map(Target::Prompt),
+                Some("ref/resource") => text(&reference, "uri").map(Target::Resource),
+                _ => None,
+            };
+            found.ok_or(OfferError::Invalid("`ref` names neither a prompt nor a resource"))
+        }
+    }
+}
+
+fn rename(request: OfferRequest, params: &mut RawObject, target: &Target, own_name: &str) {
+    let Target::Prompt(_) = target else { return };
+    match request {
+        OfferRequest::Completion => {
+            if let Some(mut reference) = params.get("ref").and_then(RawObject::parse) {
+                reference.set_str("name", own_name);
+                params.set("ref", reference.to_raw());
+            }
+        }
+        OfferRequest::Prompt | OfferRequest::Resource => params.set_str("name", own_name),
+    }
+}
+
+async fn ask(
+    plugin: &Arc<Plugin>,
+    running: &Running,
+    request: OfferRequest,
+    params: RawObject,
+) -> Result<Box<RawValue>, OfferError> {
+    let backend = &plugin.manifest.backend;
+    let limit = backend.tool_timeout;
+    let failed = |text: String| OfferError::Failed(format!("plugin `{}`: {text}", plugin.id));
+    // With its calls: a plugin has one queue, whatever it is asked for.
+    // Requests of this kind have one turn among its callers.
+    let share = Share::new("offers", 0);
+    let place = tokio::time::timeout(limit, running.route.admission.enter(&share)).await;
+    let Ok(Ok(_place)) = place else {
+        return Err(failed("too many requests wait for it, or it is stopping".to_owned()));
+    };
+    let Some(launched) = &running.launched else { return Err(failed("it is asleep".to_owned())) };
+    let answer = launched.session.request(request.method(), Some(params.to_raw()), limit).await;
+    let secrets = &running.route.secrets;
+    match answer {
+        Ok(result) => accept(masked(secrets, result), backend.max_result_bytes).map_err(failed),
+        Err(RequestError::Rejected(mut error)) => {
+            error.message = secrets.redact(&error.message).into_owned();
+            error.data = error.data.map(|data| masked(secrets, data));
+            Err(OfferError::Rejected(error))
+        }
+        Err(error) => Err(failed(reason(&error, limit))),
+    }
+}
+
+fn accept(result: Box<RawValue>, max_bytes: u64) -> Result<Box<RawValue>, String> {
+    if RawObject::parse(&result).is_none() {
+        return Err("its result is not an object, or repeats a key".to_owned());
+    }
+    let bytes = u64::try_from(compact_len(result.get())).unwrap_or(u64::MAX);
+    if bytes > max_bytes {
+        return Err(format!("its result of {bytes} bytes exceeds the limit of {max_bytes} bytes"));
+    }
+    Ok(result)
+}
+
+/// In our own words: what the plugin wrote stays out.
+pub(super) fn reason(error: &RequestError, limit: Duration) -> String {
+    match error {
+        RequestError::TimedOut { .. } => format!("no answer within {limit:?}"),
+        RequestError::Invalid(_) => "its answer is no valid message".to_owned(),
+        RequestError::TooLarge { bytes, limit } => format!("its answer of {bytes} bytes exceeds {limit} bytes"),
+        RequestError::RequestTooLarge { bytes, limit } => format!("the request of {bytes} bytes exceeds {limit} bytes"),
+        RequestError::Cancelled
+        | RequestError::Rejected(_)
+        | RequestError::Refused(_)
+        | RequestError::Unavailable(_) => "it is not available".to_owned(),
+    }
+}

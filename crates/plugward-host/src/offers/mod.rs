@@ -1,0 +1,196 @@
+//! What plugins offer beside tools: prompts, resources, completion. Passed through, unambiguous, within limits.
+//!
+//! ```text
+//! list     every running plugin that offers it is asked at once; one that is slow or wrong is left out
+//! forward  exact map -> its plugin, under its own name -> a place in its queue -> session -> size, secrets
+//! ```
+//!
+//! Owns which plugin may offer what: one whose manifest asks for the permission of that name, in a deployment that allows
+//! it. Refuses to split names: a name stands for what the last list said it does, and a resource keeps its owner.
+
+mod forward;
+mod list;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plugward_policy::{Effect, PermissionName, PluginId};
+use plugward_protocol::{RpcError, ServerHello};
+
+pub use forward::OfferRequest;
+
+use crate::host::Host;
+use crate::supervisor::{Plugin, Running};
+
+/// Names and resources whose owner is remembered. Far more than any client shows; past it the map begins anew, and the
+/// next list fills it.
+const MAX_REMEMBERED: usize = 20_000;
+
+/// What a host, or one plugin, offers beside tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offers {
+    /// `prompts/list`, `prompts/get`.
+    pub prompts: bool,
+    /// `resources/list`, `resources/templates/list`, `resources/read`.
+    pub resources: bool,
+    /// `completion/complete`.
+    pub completions: bool,
+}
+
+impl Offers {
+    /// What a server says it offers.
+    pub(crate) fn declared(hello: &ServerHello) -> Self {
+        Self {
+            prompts: hello.has_capability("prompts"),
+            resources: hello.has_capability("resources"),
+            completions: hello.has_capability("completions"),
+        }
+    }
+
+    /// As it is kept.
+    pub(crate) fn to_setting(self) -> String {
+        let words = [(self.prompts, "prompts"), (self.resources, "resources"), (self.completions, "completions")];
+        words.iter().filter(|(is_there, _)| *is_there).map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What was kept.
+    pub(crate) fn from_setting(text: &str) -> Self {
+        let has = |wanted: &str| text.split(' ').any(|word| word == wanted);
+        Self { prompts: has("prompts"), resources: has("resources"), completions: has("completions") }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            prompts: self.prompts && other.prompts,
+            resources: self.resources && other.resources,
+            completions: self.completions && other.completions,
+        }
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            prompts: self.prompts || other.prompts,
+            resources: self.resources || other.resources,
+            completions: self.completions || other.completions,
+        }
+    }
+}
+
+/// Lists of offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfferList {
+    /// `prompts/list`.
+    Prompts,
+    /// `resources/list`.
+    Resources,
+    /// `resources/templates/list`.
+    ResourceTemplates,
+}
+
+impl OfferList {
+    fn method(self) -> &'static str {
+        match self {
+            OfferList::Prompts => "prompts/list",
+            OfferList::Resources => "resources/list",
+            OfferList::ResourceTemplates => "resources/templates/list",
+        }
+    }
+
+    /// Member of the result that holds the items.
+    #[must_use]
+    pub fn member(self) -> &'static str {
+        match self {
+            OfferList::Prompts => "prompts",
+            OfferList::Resources => "resources",
+            OfferList::ResourceTemplates => "resourceTemplates",
+        }
+    }
+
+    /// Member of an item that names it.
+    fn key(self) -> &'static str {
+        match self {
+            OfferList::Prompts => "name",
+            OfferList::Resources => "uri",
+            OfferList::ResourceTemplates => "uriTemplate",
+        }
+    }
+
+    fn is_in(self, offers: Offers) -> bool {
+        match self {
+            OfferList::Prompts => offers.prompts,
+            OfferList::Resources | OfferList::ResourceTemplates => offers.resources,
+        }
+    }
+}
+
+/// Why something that was offered cannot be had.
+#[derive(Debug, Clone)]
+pub enum OfferError {
+    /// Nobody offers it.
+    NotFound,
+    /// The parameters do not say what is asked for.
+    Invalid(&'static str),
+    /// The plugin answered with an error.
+    Rejected(RpcError),
+    /// It did not come, for a reason of ours or of the plugin's process.
+    Failed(String),
+}
+
+/// What the last lists said.
+#[derive(Default)]
+pub(crate) struct Directory {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Exposed name of a prompt to its plugin and its own name.
+    prompts: HashMap<String, (PluginId, String)>,
+    /// Resource to its plugin: the first one that listed it, for as long as this process runs.
+    resources: HashMap<String, PluginId>,
+    /// Beginnings of resources that templates make, each with its plugin.
+    templates: HashMap<String, PluginId>,
+}
+
+impl Directory {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Host {
+    /// What all plugins that are switched on offer, running or not: a client asks once, often before they run.
+    pub fn offers(&self) -> Offers {
+        let on = |plugin: &Arc<Plugin>| {
+            let state = plugin.state();
+            if state.row.enabled { state.offers } else { Offers::default() }
+        };
+        let all = self.inner.all();
+        all.iter().map(|plugin| on(plugin).and(self.allowed(plugin))).fold(Offers::default(), Offers::or)
+    }
+
+    /// What a plugin may offer: only what a person has seen it ask for.
+    fn allowed(&self, plugin: &Plugin) -> Offers {
+        let is_allowed = |name: &str| {
+            let catalogue = &self.inner.config.catalogue;
+            PermissionName::new(name).is_ok_and(|name| {
+                plugin.manifest.permissions.contains(&name) && catalogue.effect(&name) == Effect::Allow
+            })
+        };
+        Offers {
+            prompts: is_allowed("mcp.prompts"),
+            resources: is_allowed("mcp.resources"),
+            completions: is_allowed("mcp.completions"),
+        }
+    }
+
+    /// Running plugins with what they offer, in their order.
+    fn offering(&self, wants: impl Fn(Offers) -> bool) -> Vec<(Arc<Plugin>, Arc<Running>)> {
+        let running = |plugin: Arc<Plugin>| {
+            let running = plugin.running()?;
+            let offers = running.offers.and(self.allowed(&plugin));
+            wants(offers).then_some((plugin, running))
+        };
+        self.inner.all().into_iter().filter_map(running).collect()
+    }
+}
