@@ -22,6 +22,7 @@ mod sandbox_check;
 mod schema;
 mod session;
 mod supervisor;
+mod trial;
 mod views;
 
 pub use call::breaker::{BreakerState, BreakerView};
@@ -36,12 +37,13 @@ pub use config::{
 };
 pub use error::{CallFailure, ErrorCode, HostError};
 pub use events::HostEvent;
-pub use host::{ApprovalOrigin, Host};
+pub use host::{ApprovalOrigin, ExposedTool, GateView, Host};
 pub use loader::{FolderSettings, FolderWatch, MAX_PLUGIN_FILES};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
-pub use sandbox_check::{LevelCheck, check_levels};
+pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
+pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};
 pub use views::{
     Answer, AttemptOutcome, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt,
     PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView, ToolView,

@@ -98,6 +98,8 @@ pub struct QuarantinedTool {
 pub struct HostView {
     /// Id.
     pub plugin_id: PluginId,
+    /// Whether it is a command, which has no process between calls.
+    pub is_command: bool,
     /// State.
     pub status: HostStatus,
     /// Tools registered now.
@@ -216,6 +218,8 @@ pub struct ReviewView {
     pub package_files: u64,
     /// Bytes in the package.
     pub package_bytes: u64,
+    /// `server`, `command` for a program that runs once for each call, or `script` for a command that is a shell script.
+    pub runs: &'static str,
     /// The program that would be executed, and its digest.
     pub executable: String,
     /// Digest of that program.

@@ -27,9 +27,10 @@ pub use access::{
 pub use approval::{ApprovalSubject, ApprovalTextError, ApprovedArgument, Change, PinError, ToolPin};
 pub use canonical::CanonicalError;
 pub use command::{
-    ARGUMENT_BYTES_MAX, ARGUMENTS_BYTES_MAX, ArgumentError, COMMAND_TIMEOUT_DEFAULT, CommandTool, ExitMeaning, Group,
-    Invocation, Item, OUTPUT_BYTES_DEFAULT, OutputForm, Overflow, Parameter, ParameterKind, Piece, Prepared, SHELL,
-    ShellScript, TOOL_NAME_VARIABLE, Template, Word, WorkingDirectory, is_parameter_name,
+    ARGUMENT_BYTES_MAX, ARGUMENTS_BYTES_MAX, ArgumentError, COMMAND_TIMEOUT_DEFAULT, CommandTool, ExitMeaning,
+    GATE_NAME_VARIABLE, Gate, GatePhase, GateSeverity, Group, Invocation, Item, OUTPUT_BYTES_DEFAULT, OutputForm,
+    Overflow, Parameter, ParameterKind, Piece, Prepared, SHELL, ShellScript, TOOL_NAME_VARIABLE, Template,
+    UnknownGatePhase, Word, WorkingDirectory, is_parameter_name,
 };
 pub use decision::{Decision, DecisionInput, ReasonStep, StandingAnswer, decide};
 pub use expand::{ExpandBackendError, ExpandError, ExpandedBackend, FieldError, expand, expand_backend};

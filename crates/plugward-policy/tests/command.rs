@@ -383,7 +383,7 @@ fn bad_files_are_refused_with_positions_and_all_at_once() {
     for name in ["ab", "9ab", "Abc", "a b", &"a".repeat(51)] {
         assert!(!errors(&with("ls", "").replace("name: demo", &format!("name: {name}"))).is_empty(), "{name}");
     }
-    let other = parse_manifest("type: quality_gate\nname: x\n", "t").unwrap_err();
+    let other = parse_manifest("type: integration\nname: x\n", "t").unwrap_err();
     assert_eq!(other.kind(), ManifestErrorKind::Unsupported);
     assert!(errors("type: mcp-tool\n")[0].contains("did you mean `mcp_tool`?"));
     // W18.
@@ -404,6 +404,28 @@ fn yaml_is_read_as_yaml() {
     assert_eq!(tool(text).description, "one\n\n# two\n");
     let twice = "type: mcp_tool\nname: demo\ndescription: d\ncommand: ls\ncommand: rm\n";
     assert!(errors(twice)[0].contains("duplicate key"));
+}
+
+// Requirement 159: a gate is a command with a phase and a weight, and without values.
+#[test]
+fn a_gate_is_a_command_that_judges() {
+    let text = "type: quality_gate\nname: lint\ndescription: d\ncommand: make lint\n";
+    let gate = tool(text).gate.unwrap();
+    assert_eq!((gate.phase.as_str(), gate.blocking, gate.severity.as_str()), ("pre-commit", true, "high"));
+    assert_eq!(manifest(text).backend.env, [("LOKI_GATE".to_owned(), "lint".to_owned())]);
+    let full = format!("{text}phase: review\nblocking: false\nseverity: low\ntimeout_ms: 300000\n");
+    let gate = tool(&full).gate.unwrap();
+    assert_eq!((gate.phase.as_str(), gate.blocking, gate.severity.as_str()), ("review", false, "low"));
+    for (lines, wanted) in [
+        ("phase: precommit\n", "did you mean `pre-commit`?"),
+        ("severity: huge\n", "use one of critical, high, medium, low"),
+        ("parameters: []\n", "parameters: unknown key"),
+        ("blocking: maybe\n", "use one of true, false"),
+    ] {
+        assert!(errors(&format!("{text}{lines}"))[0].contains(wanted), "{lines}");
+    }
+    assert!(errors(&text.replace("make lint", "make {{params.x}}"))[0].contains("not declared"));
+    assert!(tool(&with("ls", "")).gate.is_none());
 }
 
 #[test]
@@ -493,6 +515,26 @@ proptest! {
             wanted.extend(many);
             wanted.push("end".to_owned());
             prop_assert_eq!(result.unwrap().arguments, wanted);
+        }
+    }
+
+    // A stranger's file is refused or read, whatever is in its command.
+    #[test]
+    fn any_text_is_read_or_refused(command in any_text(), shell in any::<bool>()) {
+        let file = json!({
+            "type": "mcp_tool", "name": "demo", "description": "d", "command": command, "shell": shell.to_string(),
+            "parameters": [{ "name": "b", "type": "string", "default": "x" }],
+        });
+        if let Ok(parsed) = parse_manifest(&file.to_string(), "t") {
+            let demo = parsed.manifest.backend.command_tool().unwrap();
+            let made = demo.prepare(&BTreeMap::new()).unwrap().arguments;
+            prop_assert!(shell || made.iter().all(|argument| !argument.contains("{{params.")));
+        }
+        let list = json!({ "type": "mcp_tool", "name": "demo", "description": "d", "command": ["p", command] });
+        if let Ok(parsed) = parse_manifest(&list.to_string(), "t") {
+            let demo = parsed.manifest.backend.command_tool().unwrap();
+            let wanted = command.replace("\\{{", "{{");
+            prop_assert_eq!(demo.prepare(&BTreeMap::new()).unwrap().arguments, vec![wanted]);
         }
     }
 

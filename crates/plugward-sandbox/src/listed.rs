@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
 };
 
 use crate::SpawnError;
@@ -22,6 +22,7 @@ const MAX_NAMES: usize = MAX_LISTENERS;
 const MAX_NAME_BYTES: usize = 253;
 
 /// Port at which names are asked for; libraries know no other.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has such networks"))]
 pub(crate) const NAME_PORT: u16 = 53;
 
 /// What a plugin with listed hosts finds in its network.
@@ -36,6 +37,15 @@ pub struct ListedHosts {
     pub names: Vec<(String, IpAddr)>,
     /// Loopback address of the server it asks for other names, on port 53 and by UDP only.
     pub name_server: Option<Ipv4Addr>,
+}
+
+/// The sockets of a plugin with listed hosts, in blocking mode. Dropping them refuses further connections.
+#[derive(Debug)]
+pub struct Listeners {
+    /// One for each of [`ListedHosts::listeners`](crate::ListedHosts::listeners), in its order.
+    pub tcp: Vec<TcpListener>,
+    /// Where the plugin asks for names, if that was described.
+    pub names: Option<UdpSocket>,
 }
 
 impl ListedHosts {

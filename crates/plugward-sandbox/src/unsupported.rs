@@ -9,7 +9,10 @@ use std::os::fd::OwnedFd;
 #[cfg(windows)]
 use std::os::windows::io::OwnedHandle as OwnedFd;
 
-use crate::{Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, MainExit, SpawnError, StopGrace};
+use crate::{
+    Backend, Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, Listeners, MainExit, Observations, SpawnError,
+    StopGrace,
+};
 
 /// Starts plugins through launcher processes; not on this system.
 #[derive(Debug)]
@@ -26,15 +29,6 @@ pub struct Spawned {
     pub stderr: OwnedFd,
     /// The handle.
     pub process: PluginProcess,
-}
-
-/// The sockets of a plugin with listed hosts; there are none on this system.
-#[derive(Debug)]
-pub struct Listeners {
-    /// One for each listener described.
-    pub tcp: Vec<std::net::TcpListener>,
-    /// Where the plugin asks for names.
-    pub names: Option<std::net::UdpSocket>,
 }
 
 /// A started plugin; there is none on this system.
@@ -59,12 +53,37 @@ impl Launcher {
         Self(())
     }
 
+    /// There is no backend here.
+    #[must_use]
+    pub fn with_backend(self, _backend: Backend) -> Self {
+        self
+    }
+
     /// Fails.
     ///
     /// # Errors
     /// Always [`SpawnError::Unsupported`].
     pub fn spawn(&self, _spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         Err(unsupported())
+    }
+
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always [`SpawnError::Unsupported`].
+    pub fn spawn_observed(&self, _spec: &LaunchSpec) -> Result<(Spawned, Notebook), SpawnError> {
+        Err(unsupported())
+    }
+}
+
+/// The record of a trial; there is none on this system.
+#[derive(Debug)]
+pub struct Notebook(Infallible);
+
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "no value of this type exists here; documented for Linux")]
+impl Notebook {
+    pub fn read(self) -> io::Result<Observations> {
+        match self.0 {}
     }
 }
 

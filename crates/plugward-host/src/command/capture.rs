@@ -116,9 +116,10 @@ impl Capture {
 
     /// What came of it.
     pub(super) fn finish(self) -> Captured {
-        let is_cut = self.total_bytes > self.kept.len() as u64;
+        let kept_bytes = self.kept.len() as u64;
+        let is_cut = self.total_bytes > kept_bytes;
         let file = self.file.map(|(_, path)| path);
-        Captured { text: clean(&self.kept), total_bytes: self.total_bytes, is_cut, file }
+        Captured { text: clean(&self.kept), kept_bytes, total_bytes: self.total_bytes, is_cut, file }
     }
 }
 
@@ -127,6 +128,8 @@ impl Capture {
 pub(super) struct Captured {
     /// The beginning, up to the limit, as text.
     pub(super) text: String,
+    /// Bytes of it before it was cleaned.
+    pub(super) kept_bytes: u64,
     /// Bytes the command wrote.
     pub(super) total_bytes: u64,
     /// Whether `text` is not all of it.

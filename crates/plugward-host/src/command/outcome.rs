@@ -12,12 +12,16 @@ use serde_json::{Map, Value, json};
 use super::capture::Captured;
 use super::error::{CommandError, CommandErrorCode, CommandStage};
 use super::run::{Ended, Finished};
+use crate::error::ErrorCode;
 
 /// Most matches of a pattern that are handed on: a list nobody reads to the end is no result.
 const MATCHES_MAX: usize = 10_000;
 
 /// Key of the facts about a run under `_meta`.
 const META_KEY: &str = "plugward/command";
+
+/// Key of code and cause of a failure under `_meta`, as the faces use it.
+const ERROR_META_KEY: &str = "plugward/error";
 
 /// Output that did not fit and lies in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +94,9 @@ impl CommandResult {
             Ended::TimedOut => {
                 result.timed_out = true;
                 let message = format!("Timeout: command exceeded {}ms limit", timeout.as_millis());
-                result.output = message.clone();
+                // What it said until then often tells what it was waiting for (B042).
+                let separator = if result.output.is_empty() { "" } else { "\n" };
+                result.output = format!("{message}{separator}{}", result.output);
                 result.fail(CommandErrorCode::TimedOut, message);
             }
             Ended::Cancelled => result.fail(CommandErrorCode::Cancelled, "command was cancelled".to_owned()),
@@ -147,8 +153,8 @@ impl CommandResult {
     pub(crate) fn to_mcp(&self) -> Box<RawValue> {
         let mut text = self.output.clone();
         let error = self.error.as_ref();
-        // What a command says itself comes first; where it says nothing, we do.
-        if let Some(error) = error.filter(|error| text.is_empty() || error.stage == CommandStage::Normalisation) {
+        // What a command says itself comes first; how it ended follows (B065).
+        if let Some(error) = error.filter(|error| !text.starts_with(&error.message)) {
             let separator = if text.is_empty() { "" } else { "\n" };
             text = format!("{text}{separator}{}", error.message);
         }
@@ -171,7 +177,14 @@ impl CommandResult {
         if !self.success {
             result.insert("isError".to_owned(), json!(true));
         }
-        result.insert("_meta".to_owned(), json!({ META_KEY: self.facts() }));
+        let mut meta = Map::new();
+        meta.insert(META_KEY.to_owned(), self.facts());
+        if self.timed_out {
+            // As for a server that does not answer, so that programs need not tell them apart.
+            let code = ErrorCode::McpToolCallFailed.as_str();
+            meta.insert(ERROR_META_KEY.to_owned(), json!({ "code": code, "cause": "timed_out" }));
+        }
+        result.insert("_meta".to_owned(), Value::Object(meta));
         to_raw_value(&Value::Object(result)).unwrap_or_else(|_| RawValue::NULL.to_owned())
     }
 
@@ -198,9 +211,11 @@ fn spilled((stream, captured): (&'static str, &Captured)) -> Option<SpilledOutpu
 /// stdout, then stderr, each saying so when it was cut (W10: not said).
 fn combined(stdout: &Captured, stderr: &Captured) -> String {
     let with_note = |captured: &Captured, name: &str| {
-        let mut text = captured.text.trim().to_owned();
+        // Columns of a first line stay where they are.
+        let mut text = captured.text.trim_end().trim_start_matches('\n').to_owned();
         if captured.is_cut {
-            let note = format!("\n[{name} is cut: it has {} bytes in all]", captured.total_bytes);
+            let left_out = captured.total_bytes.saturating_sub(captured.kept_bytes);
+            let note = format!("\n[{name} is cut: {left_out} of its {} bytes are left out]", captured.total_bytes);
             text.push_str(&note);
         }
         text
@@ -263,7 +278,8 @@ mod tests {
     }
 
     fn captured(text: &str) -> Captured {
-        Captured { text: text.to_owned(), total_bytes: text.len() as u64, is_cut: false, file: None }
+        let bytes = text.len() as u64;
+        Captured { text: text.to_owned(), kept_bytes: bytes, total_bytes: bytes, is_cut: false, file: None }
     }
 
     fn result(lines: &str, exit: MainExit, stdout: &str, stderr: &str) -> CommandResult {

@@ -144,6 +144,15 @@ impl Host {
         snapshot.tools().iter().map(definition).collect()
     }
 
+    /// The definition of one callable tool as MCP clients see it.
+    pub fn exposed_definition(&self, exposed_name: &str) -> Option<Box<RawValue>> {
+        let snapshot = self.inner.path.registry.snapshot();
+        let tool = snapshot.by_exposed(exposed_name)?;
+        let mut object: RawObject = tool.definition.exposed.clone();
+        object.set_str("name", &tool.exposed_name);
+        Some(object.to_raw())
+    }
+
     /// Waits until no switched-on plugin is starting, or `limit` has passed (B036: a first list waits a little).
     pub async fn settled(&self, limit: Duration) {
         let mut events = self.events();
@@ -272,6 +281,7 @@ impl Inner {
         let launched = running.and_then(|running| running.launched.as_ref());
         HostView {
             plugin_id: plugin.id.clone(),
+            is_command: plugin.manifest.backend.command_tool().is_some(),
             status: state.host_status,
             tools_count: snapshot.tools().iter().filter(|tool| tool.route.plugin == plugin.id).count(),
             started_at: launched.map(|launched| launched.started_at),

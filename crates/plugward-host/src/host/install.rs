@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use plugward_policy::{
     Diagnostic, Manifest, ManifestError, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest,
 };
-use plugward_store::{PluginRow, StoreError};
+use plugward_store::PluginRow;
 
 use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, disabled_key, store_error};
 use crate::call::epoch_us;
@@ -81,16 +81,19 @@ impl Inner {
         wanted: Option<&str>,
     ) -> Result<(PluginRow, ParsedManifest), HostError> {
         let found = package::locate(source).map_err(|error| package_error(&error))?;
-        self.refuse_own_home(&found.dir, given)?;
         let text = package::read_manifest(&found.manifest_path).map_err(|error| package_error(&error))?;
         let file = found.manifest_path.display().to_string();
         let parsed = parse_manifest(&text, &file).map_err(|error| manifest_error(&error))?;
+        let is_lone = lone_file(&found.manifest_path, &parsed);
+        if !is_lone {
+            self.refuse_own_home(&found.dir, given)?;
+        }
         self.check_manifest(&parsed, wanted)?;
         let incoming = self.config.home.join(INCOMING_DIR);
         create_private_dir(&incoming)?;
         create_private_dir(&self.config.home.join(PACKAGES_DIR))?;
         let copy = incoming.join(random_hex::<8>());
-        let facts = match lone_file(&found.manifest_path, &parsed) {
+        let facts = match is_lone {
             true => copy_lone_file(&found.manifest_path, &text, &copy),
             false => package::copy_package(&found.dir, &copy, &PackageLimits::default()),
         };
@@ -297,7 +300,7 @@ impl Inner {
                 tracing::info!(folder = %folder.display(), "removing what is left of an unfinished install or remove");
                 remove_tree(&folder);
             }
-            Ok::<_, StoreError>(())
+            inner.forget_users()
         })
         .await
     }

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use plugward_policy::Digest;
 use plugward_sandbox::Enforcement;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
@@ -35,8 +34,6 @@ pub(crate) struct CommandTarget {
     /// Weak: the registry, which the host owns, owns this.
     inner: Weak<Inner>,
     plugin: Weak<Plugin>,
-    /// What a person agreed to.
-    approved: Digest,
     outputs: PathBuf,
     /// Cancelled when the plugin is stopped.
     over: CancellationToken,
@@ -74,12 +71,9 @@ impl CommandTarget {
             prepared = self.prepare(&inner, &plugin, call.arguments) => prepared?,
         };
         let (plan, prepared, tool) = prepared;
-        let confined = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Err(RequestError::Cancelled),
-            () = self.over.cancelled() => return Err(stopping()),
-            confined = self.start(&inner, &plugin, plan) => confined?,
-        };
+        // Not broken off: what is half started could only be left to end by itself, and this call promises that nothing of
+        // it is left once it is answered.
+        let confined = self.start(&inner, &plugin, plan).await?;
         let level = confined.spawned.process.enforcement().clone();
         *self.enforcement.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
         // The way out lasts as long as this run, however that ends.
@@ -115,13 +109,12 @@ impl CommandTarget {
         arguments: Option<Box<RawValue>>,
     ) -> Result<(LaunchPlan, plugward_policy::Prepared, plugward_policy::CommandTool), RequestError> {
         let unavailable = |error: HostError| RequestError::Unavailable(error.message);
-        let Planned { mut plan, .. } = inner.plan(plugin).await.map_err(unavailable)?;
-        if plan.subject.digest() != self.approved {
-            plugin.state().is_held = true;
+        let planned = inner.plan(plugin).await.map_err(unavailable)?;
+        if let Err(error) = start::check_approval(inner, plugin, &planned).await {
             inner.plugin_changed(plugin);
-            let message = "it is held: what would run now is not what was approved";
-            return Err(RequestError::Unavailable(message.to_owned()));
+            return Err(unavailable(error));
         }
+        let Planned { mut plan, .. } = planned;
         let Some(tool) = plan.command.take() else {
             return Err(RequestError::Unavailable("it has no command".to_owned()));
         };
@@ -161,7 +154,11 @@ impl CommandTarget {
             plugin.log.push(LogOrigin::Host, &line);
         }
         match result.error.as_ref().map(|error| error.code) {
-            Some(CommandErrorCode::TimedOut) => Err(RequestError::TimedOut { limit }),
+            // A caller in a hurry gets the failure it would get of any tool; the tool's own limit is a result, with what
+            // the command said until then.
+            Some(CommandErrorCode::TimedOut) if limit < plugin.manifest.backend.tool_timeout => {
+                Err(RequestError::TimedOut { limit })
+            }
             Some(CommandErrorCode::Cancelled) => Err(RequestError::Cancelled),
             Some(CommandErrorCode::Stopping) => Err(stopping()),
             Some(CommandErrorCode::OutputTooLarge) => {
@@ -199,7 +196,6 @@ pub(super) async fn publish(
     let target = CommandTarget {
         inner: Arc::downgrade(inner),
         plugin: Arc::downgrade(plugin),
-        approved: plan.subject.digest(),
         outputs: inner.config.home.join(OUTPUTS_DIR).join(plugin.id.as_str()),
         over: CancellationToken::new(),
         heard: AtomicU64::new(0),

@@ -28,7 +28,7 @@ pub(crate) fn is_possible(plugin: &Plugin, old: &Running) -> bool {
 
 /// Replaces the process `old`; the caller holds the operation lock. On error the old one is as it was.
 pub(crate) async fn replace(inner: &Arc<Inner>, plugin: &Arc<Plugin>, old: &Arc<Running>) -> Result<(), HostError> {
-    let interrupted = plugin.state().set_interruptible();
+    let interrupted = plugin.state().begin_interruptible();
     let generation_before = plugin.state().generation;
     let outcome = start_beside(inner, plugin, &interrupted).await;
     if outcome.is_err() {

@@ -189,7 +189,7 @@ pub(super) async fn publish_or_end(
 }
 
 /// Resolves when the start is not wanted any more: the host ends, or a person wants the plugin to.
-async fn broken_off(inner: &Inner, plugin: &Plugin, interrupted: &CancellationToken) -> HostError {
+pub(super) async fn broken_off(inner: &Inner, plugin: &Plugin, interrupted: &CancellationToken) -> HostError {
     let id = &plugin.id;
     tokio::select! {
         biased;
@@ -215,7 +215,7 @@ fn check_grants(plugin: &Plugin) -> Result<(), HostError> {
 }
 
 /// Invariants 1 and 8: what would run now is what a person agreed to.
-async fn check_approval(inner: &Arc<Inner>, plugin: &Plugin, planned: &Planned) -> Result<(), HostError> {
+pub(super) async fn check_approval(inner: &Arc<Inner>, plugin: &Plugin, planned: &Planned) -> Result<(), HostError> {
     let id = &plugin.id;
     let hint = format!("look at it with `plugward review {id}`, then approve it");
     let Some(approval) = inner.current_approval(plugin).await? else {
@@ -272,6 +272,18 @@ async fn launch(
     let confined = tokio::task::spawn_blocking(move || confine::spawn(&starter, &started, &start_plan, generation))
         .await
         .map_err(|_| HostError::internal("starting a process"))??;
+    take_over(inner, plugin, &plan, confined, generation, container)
+}
+
+/// Makes a conversation out of a process that was just started.
+pub(super) fn take_over(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    plan: &LaunchPlan,
+    confined: Confined,
+    generation: u64,
+    container: Option<ContainerStart>,
+) -> Result<Launched, HostError> {
     let Confined { spawned, unconfined, egress } = confined;
     let io_error = |error: std::io::Error| HostError::internal(format_args!("taking over the pipes: {error}"));
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
@@ -297,7 +309,7 @@ async fn launch(
 }
 
 /// Steps 4 to 9: everything that is said before the plugin is trusted with a call.
-async fn converse(
+pub(super) async fn converse(
     inner: &Arc<Inner>,
     plugin: &Plugin,
     launched: &Launched,

@@ -5,6 +5,7 @@
 
 mod build;
 mod definition;
+mod gate;
 mod parameter;
 mod shell;
 mod template;
@@ -14,10 +15,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use build::{ARGUMENT_BYTES_MAX, ARGUMENTS_BYTES_MAX, ArgumentError, Prepared};
+pub use gate::{Gate, GatePhase, GateSeverity, UnknownGatePhase};
 pub use parameter::{Parameter, ParameterKind, is_parameter_name};
 pub use shell::ShellScript;
 pub use template::{Group, Item, Piece, Template, Word};
 
+pub(crate) use gate::{PHASES, SEVERITIES};
 pub(crate) use parameter::number_text;
 pub(crate) use shell::read_script;
 pub(crate) use template::{check_interpreter, literal, read_word};
@@ -33,6 +36,9 @@ pub const OUTPUT_BYTES_DEFAULT: u64 = 1024 * 1024;
 
 /// Variable that tells a command which tool it runs for (requirement 176).
 pub const TOOL_NAME_VARIABLE: &str = "LOKI_MCP_TOOL";
+
+/// The same for a gate.
+pub const GATE_NAME_VARIABLE: &str = "LOKI_GATE";
 
 /// The program that runs scripts of `shell: true`.
 pub const SHELL: &str = "sh";
@@ -79,6 +85,8 @@ pub struct CommandTool {
     pub overflow: Overflow,
     /// Most output of one stream that is handed on, in bytes.
     pub max_output_bytes: u64,
+    /// Set when it is a gate: it then has no parameters.
+    pub gate: Option<Gate>,
 }
 
 /// What is run.

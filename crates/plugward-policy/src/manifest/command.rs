@@ -1,4 +1,4 @@
-//! A plugin that is one command (`type: mcp_tool`). Owns its keys, ranges and defaults; `crate::command` owns what they
+//! A plugin that is one command (`type: mcp_tool`), or one that judges (`type: quality_gate`). Owns its keys, ranges and defaults; `crate::command` owns what they
 //! mean, `command_parameters` reads the parameters. Refuses placeholders that no value would ever replace, and commands
 //! that only a shell could run, unless the file asks for one.
 
@@ -16,9 +16,9 @@ use super::{
 };
 use crate::access::{AccessPermission, PathGrant};
 use crate::command::{
-    COMMAND_TIMEOUT_DEFAULT, CommandTool, ExitMeaning, Fault, Group, Invocation, Item, OUTPUT_BYTES_DEFAULT,
-    OutputForm, Overflow, Parameter, ParameterKind, Piece, TOOL_NAME_VARIABLE, Template, Word, WorkingDirectory,
-    check_interpreter, read_line, read_script, read_word,
+    COMMAND_TIMEOUT_DEFAULT, CommandTool, ExitMeaning, Fault, GATE_NAME_VARIABLE, Gate, GatePhase, GateSeverity, Group,
+    Invocation, Item, OUTPUT_BYTES_DEFAULT, OutputForm, Overflow, PHASES, Parameter, ParameterKind, Piece, SEVERITIES,
+    TOOL_NAME_VARIABLE, Template, Word, WorkingDirectory, check_interpreter, read_line, read_script, read_word,
 };
 use crate::id::{PluginId, RemoteToolName, ToolId};
 use crate::visible::quoted;
@@ -80,11 +80,34 @@ const KEYS: [&str; 20] = [
     "sandbox",
 ];
 
-/// Plugin types of the format that this version does not run.
-const OTHER_TYPES: [&str; 3] = ["agent", "integration", "quality_gate"];
+/// Keys of a gate. What a tool has for the values of its callers, a gate has not.
+const GATE_KEYS: [&str; 19] = [
+    "type",
+    "name",
+    "version",
+    "description",
+    "phase",
+    "blocking",
+    "severity",
+    "command",
+    "shell",
+    "timeout_ms",
+    "working_directory",
+    "env",
+    "secret_env",
+    "exit_codes",
+    "output_limit",
+    "max_output_bytes",
+    "max_concurrent_calls",
+    "permissions",
+    "sandbox",
+];
 
-/// The type this file reads.
-const COMMAND_TYPE: &str = "mcp_tool";
+/// Plugin types of the format that this version does not run.
+const OTHER_TYPES: [&str; 2] = ["agent", "integration"];
+
+/// The types this file reads.
+const COMMAND_TYPES: [&str; 2] = ["mcp_tool", "quality_gate"];
 
 /// Whether a file with these top-level keys names a type, as the files of single tools do.
 pub(crate) fn has_type(root: &Node) -> bool {
@@ -93,14 +116,16 @@ pub(crate) fn has_type(root: &Node) -> bool {
 
 /// Reads a whole file; `None` when it is refused, with every reason in `report`.
 pub(crate) fn read_command_plugin(root: Node, report: &mut Report) -> Option<Manifest> {
-    check_type(&root, report)?;
-    let mut map = MapReader::new(root, "", &KEYS, report);
+    let is_gate = check_type(&root, report)? == "quality_gate";
+    let keys: &[&str] = if is_gate { &GATE_KEYS } else { &KEYS };
+    let mut map = MapReader::new(root, "", keys, report);
     drop(map.take("type"));
     let name = read_name(&mut map, report);
     let version = plugin::read_optional_line(&mut map, "version", report).unwrap_or_else(|| "0".to_owned());
     let description = read_description(&mut map, report);
     let (permissions, mut requested) = access::read_permissions(&mut map, report);
     let working_directory = read_working_directory(&mut map, &mut requested, report);
+    let gate = is_gate.then(|| read_gate(&mut map, report));
     let (parameters, input_schema) = read_parameters(&mut map, report);
     let command = read_command(&mut map, report);
     let stdin = read_stdin(&mut map, report);
@@ -133,6 +158,7 @@ pub(crate) fn read_command_plugin(root: Node, report: &mut Report) -> Option<Man
         output_schema,
         overflow,
         max_output_bytes,
+        gate,
     };
     lint_command(&tool, command_at, &env, &secret_env, report);
     let backend = backend_of(&tool, env, secret_env, runs.unwrap_or(RUNS_DEFAULT));
@@ -169,8 +195,9 @@ fn manifest_of(
 /// The launch of the command as every backend has it: what is reviewed and what an approval is bound to.
 fn backend_of(tool: &CommandTool, env: Vec<backend::Variable>, secret_env: Vec<String>, runs: u32) -> Backend {
     let mut variables: Vec<(String, String)> = env.into_iter().map(|it| (it.name, it.value)).collect();
-    if !variables.iter().any(|(name, _)| name == TOOL_NAME_VARIABLE) {
-        variables.push((TOOL_NAME_VARIABLE.to_owned(), tool.name.clone()));
+    let name_variable = if tool.gate.is_some() { GATE_NAME_VARIABLE } else { TOOL_NAME_VARIABLE };
+    if !variables.iter().any(|(name, _)| name == name_variable) {
+        variables.push((name_variable.to_owned(), tool.name.clone()));
     }
     Backend {
         command: tool.program().to_owned(),
@@ -191,24 +218,33 @@ fn backend_of(tool: &CommandTool, env: Vec<backend::Variable>, secret_env: Vec<S
     }
 }
 
-fn check_type(root: &Node, report: &mut Report) -> Option<()> {
+/// The type, if it is one this file reads.
+fn check_type(root: &Node, report: &mut Report) -> Option<&'static str> {
     let Value::Map(entries) = &root.value else { return None };
     let entry = entries.iter().find(|entry| entry.key == "type")?;
     let at = entry.node.at;
     let text = text_of(entry.node.clone(), "type", report)?;
-    if text == COMMAND_TYPE {
-        return Some(());
+    if let Some(known) = COMMAND_TYPES.iter().find(|known| **known == text) {
+        return Some(known);
     }
     if OTHER_TYPES.contains(&text.as_str()) {
-        let hint = Some(format!("only `type: {COMMAND_TYPE}` runs in this version"));
+        let hint = Some(format!("{} run in this version", COMMAND_TYPES.join(" and ")));
         report.unsupported(Some(at), "type", format!("`{text}` is not supported"), hint);
     } else {
-        let known = std::iter::once(COMMAND_TYPE).chain(OTHER_TYPES);
+        let known = COMMAND_TYPES.into_iter().chain(OTHER_TYPES);
         let hint = did_you_mean(&text, known)
-            .unwrap_or_else(|| format!("known types are {COMMAND_TYPE}, {}", OTHER_TYPES.join(", ")));
+            .unwrap_or_else(|| format!("known types are {}, {}", COMMAND_TYPES.join(", "), OTHER_TYPES.join(", ")));
         report.error_hint(Some(at), "type", format!("unknown value {}", quoted(&text)), hint);
     }
     None
+}
+
+fn read_gate(map: &mut MapReader, report: &mut Report) -> Gate {
+    Gate {
+        phase: map.choice("phase", &PHASES, report).unwrap_or(GatePhase::PreCommit),
+        blocking: map.choice("blocking", &[("true", true), ("false", false)], report).unwrap_or(true),
+        severity: map.choice("severity", &SEVERITIES, report).unwrap_or(GateSeverity::High),
+    }
 }
 
 fn read_name(map: &mut MapReader, report: &mut Report) -> Option<String> {
@@ -622,4 +658,9 @@ fn lint_command(tool: &CommandTool, at: Mark, env: &[backend::Variable], secret_
         .map(|text| backend::Argument { path: "command".to_owned(), at, text })
         .collect();
     lint::check(tool.program(), at, &arguments, env, secret_env, report);
+    let has_values = arguments.iter().any(|argument| argument.text.contains("{{"));
+    if has_values && tool.program().rsplit('/').next() == Some("ssh") {
+        let message = "hands its arguments to a shell on another machine, which reads values as text";
+        report.warning(Some(at), "command", message, Some("send values through `stdin`".to_owned()));
+    }
 }

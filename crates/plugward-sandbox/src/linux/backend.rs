@@ -8,8 +8,8 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use super::{failure::Step, jail::bwrap::BWRAP, wire::Route};
-use crate::{Backend, Level, SpawnError};
+use super::{failure::Step, wire::Route};
+use crate::{BWRAP, Backend, Level, SpawnError};
 
 /// Steps that a machine denies when it keeps user namespaces from programs it does not know.
 const DENIED: [Step; 6] =

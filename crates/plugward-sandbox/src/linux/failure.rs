@@ -35,14 +35,16 @@ pub(super) enum Step {
     Seccomp,
     Canary,
     OwnNetwork,
+    Observer,
     Granted,
     Alias,
     Bwrap,
     BwrapNested,
+    BwrapHosts,
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 32] = [
+    pub(super) const ALL: [Self; 34] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -71,10 +73,12 @@ impl Step {
         Self::Seccomp,
         Self::Canary,
         Self::OwnNetwork,
+        Self::Observer,
         Self::Granted,
         Self::Alias,
         Self::Bwrap,
         Self::BwrapNested,
+        Self::BwrapHosts,
     ];
 
     /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
@@ -96,8 +100,8 @@ impl Step {
     /// about the sandbox.
     pub(super) const fn layer(self) -> Option<(&'static str, &'static str)> {
         const NAMESPACES: &str = "; allow user namespaces for this user (`user.max_user_namespaces`, \
-                                  `kernel.unprivileged_userns_clone`, an AppArmor profile with `userns`), or ask for level \
-                                  `partial`";
+                                  `kernel.unprivileged_userns_clone`, an AppArmor profile with `userns`), or install \
+                                  bubblewrap if that may make them, or ask for level `partial`";
         const KERNEL: &str = "; it takes Linux 5.12 or later, a container that permits mounting, and on Ubuntu an AppArmor \
                               profile with `userns`; or ask for level `partial`";
         const LANDLOCK: &str =
@@ -146,6 +150,10 @@ impl Step {
                 "; it takes `/usr/bin/bwrap` with `--bind-fd` (0.10, or a distribution's fix of 2024) that this user may \
                  use, and Landlock",
             ),
+            Self::BwrapHosts => (
+                "a list of hosts, through bubblewrap",
+                "; allow plugward itself to make user namespaces (packaging/README.md)",
+            ),
             Self::BwrapNested => (
                 "a writable path around or inside another one, through bubblewrap",
                 "; give folders apart from each other, or allow plugward itself to make user namespaces",
@@ -153,7 +161,11 @@ impl Step {
             Self::Canary => ("what its probe tries to reach", ""),
             Self::OwnNetwork => (
                 "a network of its own with the hosts it may reach",
-                "; an address of a version of IP that is switched off here cannot be listed",
+                "; bubblewrap cannot make one, and an address of a version of IP that is switched off here cannot be listed",
+            ),
+            Self::Observer => (
+                "the observer of its trial",
+                "; a container whose engine watches system calls itself leaves no room for it, so try it outside",
             ),
             _ => return None,
         })

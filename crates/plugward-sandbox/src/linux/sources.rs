@@ -283,20 +283,20 @@ mod tests {
     fn a_granted_place_is_opened_as_it_was_looked_at() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        fs::create_dir_all(root.join("shared/notes")).unwrap();
+        fs::create_dir_all(root.join("team/notes")).unwrap();
         fs::create_dir(root.join("keys")).unwrap();
         fs::write(root.join("tool"), "").unwrap();
         let mut sandbox = SandboxSpec::new(Level::Full);
-        sandbox.granted = vec![root.join("shared/notes")];
-        sandbox.aliases = vec![Alias { name: root.join("mine"), place: root.join("shared/notes") }];
-        symlink("shared/notes", root.join("mine")).unwrap();
+        sandbox.granted = vec![root.join("team/notes")];
+        sandbox.aliases = vec![Alias { name: root.join("mine"), place: root.join("team/notes") }];
+        symlink("team/notes", root.join("mine")).unwrap();
         let open = |sandbox: &SandboxSpec, executable: &Path| {
             Sources::open(&spec(executable), sandbox).map(|found| found.links)
         };
         let links = open(&sandbox, &root.join("tool")).unwrap();
-        assert_eq!(links[0], Link { path: root.join("mine"), target: "shared/notes".into() });
-        fs::rename(root.join("shared"), root.join("moved")).unwrap();
-        symlink("keys", root.join("shared")).unwrap();
+        assert_eq!(links[0], Link { path: root.join("mine"), target: "team/notes".into() });
+        fs::rename(root.join("team"), root.join("moved")).unwrap();
+        symlink("keys", root.join("team")).unwrap();
         fs::create_dir(root.join("keys/notes")).unwrap();
         let refused = |step| Err(Failure { step, errno: libc::ELOOP, subject: 0 });
         assert_eq!(open(&sandbox, &root.join("tool")), refused(Step::Granted));

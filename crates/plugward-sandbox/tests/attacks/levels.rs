@@ -33,14 +33,14 @@ pub(crate) fn report_says_what_is_in_force() {
             let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
             assert!(witness.starts_with(&format!("ok@{}/", boot.trim())));
             assert_eq!(report.uid, own_user);
-            assert_eq!(report.mem, MemoryControl::Rlimit);
+            assert_eq!(report.mem, MemoryControl::RlimitAndWatch);
         }
         let (fs, net, tree) = (report.fs, report.net, report.tree);
         match level {
             Level::Full => {
                 assert_eq!((fs, net), (FileControl::MountNamespace, NetworkControl::NoneNamespace));
                 assert_eq!((tree, report.pids), (TreeControl::PidNamespace, ProcessControl::UserNamespace));
-                assert_eq!(report.disk, DiskControl::TmpfsAndFileSize);
+                assert_eq!(report.disk, DiskControl::TmpfsFileSizeAndWatch);
             }
             Level::Partial => {
                 assert_eq!((fs, net), (FileControl::Landlock, NetworkControl::NoneSeccomp));
@@ -337,7 +337,7 @@ pub(crate) fn bubblewrap_is_asked_where_only_it_is_allowed() {
 }
 
 // Threat: a link that a plugin left in its data would have bubblewrap make files where the plugin may not.
-pub(crate) fn bubblewrap_mounts_nothing_inside_writable_folders() {
+pub(crate) fn bubblewrap_refuses_what_it_cannot_keep() {
     let world = World::new();
     if !fs::exists("/usr/bin/bwrap").unwrap() {
         println!("/usr/bin/bwrap is not here: not tried");
@@ -347,6 +347,11 @@ pub(crate) fn bubblewrap_mounts_nothing_inside_writable_folders() {
     let mut spec = world.attack(Level::Full, "stat", &["/"]);
     let through = |spec: &LaunchSpec| Launcher::current_exe().unwrap().with_backend(Backend::Bwrap).spawn(spec);
     finish(through(&spec).unwrap());
+    // A network of its own in which hosts can be found takes more than bubblewrap leaves.
+    let mut with_hosts = spec.clone();
+    with_hosts.sandbox.as_mut().unwrap().network = Network::Hosts(ListedHosts::default());
+    let error = through(&with_hosts).unwrap_err().to_string();
+    assert!(error.contains("a list of hosts, through bubblewrap"), "{error}");
     spec.sandbox.as_mut().unwrap().read_only.push(world.root.join("data/tools"));
     let error = through(&spec).unwrap_err().to_string();
     assert!(

@@ -11,7 +11,7 @@ use std::{
 
 use plugward_sandbox::{Level, MainExit, Network};
 
-use crate::world::{World, finish, launcher, through_bwrap};
+use crate::world::{World, backend, finish, launcher, through_bwrap};
 
 /// Where a program is, following what `PATH` and version switchers do.
 fn locate(program: &str, question: &[&str]) -> Option<PathBuf> {
@@ -216,7 +216,7 @@ pub(crate) fn cost_of_a_start() {
     const ROUNDS: usize = 15;
     let world = World::new();
     let launcher = launcher();
-    let mut line = String::from("start and end of /bin/true, median of 15:");
+    let mut line = format!("start and end of /bin/true by {}, median of 15:", backend().as_str());
     for level in [Level::None, Level::Limited, Level::Partial, Level::Full] {
         let mut times: Vec<Duration> = (0..ROUNDS + 1)
             .map(|_| {

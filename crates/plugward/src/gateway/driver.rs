@@ -111,6 +111,11 @@ enum Phase {
 /// Tells sessions apart that call themselves the same: clients of one kind take turns like any others.
 static NEXT_SESSION: AtomicU64 = AtomicU64::new(1);
 
+/// A number for a session; zero is for those that have none.
+pub(super) fn next_session() -> u64 {
+    NEXT_SESSION.fetch_add(1, Ordering::Relaxed)
+}
+
 /// One session.
 pub(super) struct Driver {
     server: Server,
@@ -142,7 +147,7 @@ impl Driver {
         Self {
             connection: Connection::new(limits.connection.clone()),
             caller: initialize::caller(None),
-            session: NEXT_SESSION.fetch_add(1, Ordering::Relaxed),
+            session: next_session(),
             phase: Phase::Serving,
             tasks: JoinSet::new(),
             work: HashMap::new(),
@@ -305,8 +310,11 @@ impl Driver {
                 Event::Initialize { id, client, .. } => {
                     let name = client.as_ref().map(|client| client.name.as_str());
                     self.caller = initialize::caller(name);
-                    let version =
-                        self.connection.accept_handshake(Instant::now(), &id, &initialize::hello(self.server.host()));
+                    let version = self.connection.accept_handshake(
+                        Instant::now(),
+                        &id,
+                        &initialize::hello(self.server.host(), &self.server.view()),
+                    );
                     let version = version.map_or("none", |version| version.as_str());
                     tracing::info!(caller = %self.caller, version, "a client connected");
                 }
@@ -397,6 +405,7 @@ impl Driver {
         let cancel = CancellationToken::new();
         let call = Call {
             host: self.server.host().clone(),
+            view: self.server.view(),
             request: id.clone(),
             params,
             caller: self.caller.clone(),

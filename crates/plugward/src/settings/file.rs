@@ -11,7 +11,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::SettingsError;
 use super::folders::FileFolders;
+use super::profiles;
 use super::supervision::{self, FileSupervision};
+use crate::profile::Profiles;
 
 /// Name of the file in the home.
 pub(crate) const CONFIG_FILE: &str = "config.toml";
@@ -25,16 +27,22 @@ const RESTART_BASE_DELAY_MS_MAX: u64 = 60_000;
 /// How alike two words are (Jaro-Winkler) before one is offered for the other.
 const SUGGESTION_SIMILARITY_MIN: f64 = 0.8;
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 11] = [
+    "daemon",
+    "daemon_idle_seconds",
     "environment",
     "naming",
     "permissions",
     "plugins_dir",
     "plugins_poll_ms",
     "plugins_recursive",
+    "profiles",
     "restart_base_delay_ms",
     "supervision",
 ];
+
+/// Longest idle time of a host that was started on demand: a week.
+const DAEMON_IDLE_SECONDS_MAX: u64 = 7 * 24 * 3600;
 
 /// What the file says; absent keys are none.
 #[derive(Debug, Default)]
@@ -45,6 +53,9 @@ pub(super) struct FileSettings {
     pub(super) restart_base_delay: Option<Duration>,
     pub(super) supervision: FileSupervision,
     pub(super) folders: FileFolders,
+    pub(super) profiles: Profiles,
+    pub(super) is_on_demand: Option<bool>,
+    pub(super) daemon_idle: Option<Duration>,
 }
 
 /// Reads the file; none if there is none.
@@ -95,6 +106,12 @@ fn parse(text: &str) -> Result<FileSettings, Mistake> {
             "naming" => settings.naming = Some(naming(name, value)?),
             "permissions" => settings.permissions = permissions(value)?,
             "restart_base_delay_ms" => settings.restart_base_delay = Some(delay(name, value)?),
+            "profiles" => settings.profiles = profiles::read(value)?,
+            "daemon" => settings.is_on_demand = Some(is_on_demand(name, value)?),
+            "daemon_idle_seconds" => {
+                let seconds = number(name, value, 1..=DAEMON_IDLE_SECONDS_MAX)?;
+                settings.daemon_idle = Some(Duration::from_secs(seconds));
+            }
             "supervision" => settings.supervision = supervision::read(value)?,
             _ if settings.folders.take(name, value)? => {}
             _ => return Err(Mistake::new(key.span().start, unknown(name, &KEYS))),
@@ -117,6 +134,7 @@ pub(super) fn unknown(name: &str, known: &[&str]) -> String {
     }
 }
 
+/// A text.
 pub(super) fn text<'v>(name: &str, value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, Mistake> {
     match value.get_ref() {
         DeValue::String(text) => Ok(text),
@@ -130,6 +148,17 @@ fn environment(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Environment, 
         "development" => Ok(Environment::Development),
         other => {
             let message = format!("environment `{}` is unknown: use production or development", visible(other));
+            Err(Mistake::new(value.span().start, message))
+        }
+    }
+}
+
+fn is_on_demand(name: &str, value: &Spanned<DeValue<'_>>) -> Result<bool, Mistake> {
+    match text(name, value)? {
+        "on-demand" => Ok(true),
+        "off" => Ok(false),
+        other => {
+            let message = format!("daemon `{}` is unknown: use on-demand or off", visible(other));
             Err(Mistake::new(value.span().start, message))
         }
     }

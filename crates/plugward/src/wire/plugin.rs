@@ -97,10 +97,10 @@ pub(crate) struct ContributionsBody {
 /// What is run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BackendBody {
-    /// Always `mcp` in this version.
+    /// `mcp`, or `command` for a program that runs once for each call.
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// Always `stdio` in this version.
+    /// `stdio`, or `none` for a command.
     pub(crate) transport: String,
     /// The program as the manifest names it.
     pub(crate) command: String,
@@ -241,9 +241,10 @@ impl From<&Backend> for BackendBody {
             .map(|expanded| secret_values(&expanded))
             .unwrap_or_default();
         let masked = |text: &str| ApprovedArgument::new(text, &secrets).masked();
+        let is_command = backend.command_tool().is_some();
         Self {
-            kind: "mcp".to_owned(),
-            transport: "stdio".to_owned(),
+            kind: if is_command { "command" } else { "mcp" }.to_owned(),
+            transport: if is_command { "none" } else { "stdio" }.to_owned(),
             command: masked(&backend.command),
             args: backend.args.iter().map(|argument| masked(argument)).collect(),
             env: backend.env.iter().map(|(name, _)| name.clone()).collect(),

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plugward_host::{CallFailure, Environment, SpanFilter};
 use plugward_policy::{HostStatus, PluginStatus};
@@ -82,6 +82,7 @@ async fn a_command_is_reviewed_approved_called_and_switched_off() {
     assert_eq!(review.argv[1..], ["-n", "--", "{{params.pattern}}", "a.txt"]);
     assert_eq!(Path::new(&review.cwd), bench.project.path().canonicalize().unwrap());
     assert_eq!(review.environment, [("LOKI_MCP_TOOL".to_owned(), "find_todo".to_owned())]);
+    assert_eq!(review.runs, "command");
     assert_eq!(review.package_files, 1, "a file beside it is another tool's");
     assert_eq!(review.tools[0].remote_name, "find_todo");
     bench.host.approve("find_todo").await;
@@ -155,6 +156,20 @@ async fn a_changed_file_runs_nothing() {
     let failure = bench.failure("says", json!({})).await;
     assert!(matches!(&failure, CallFailure::Unavailable { reason } if reason.contains("held")), "{failure:?}");
     assert!(!bench.host.host.plugin("says").await.unwrap().approved);
+    // Once a person agreed to what is there now, it runs again, without a restart.
+    bench.host.approve("says").await;
+    assert_eq!(bench.result("says", json!({})).await["content"][0]["text"], "one");
+}
+
+// A file in a user's home, which holds plugward's own, is a package of its own and installs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_file_may_lie_above_plugwards_home() {
+    let bench = Bench::new(Environment::Development).await;
+    let file = bench.host.home().parent().unwrap().join(format!("lone-{}.yaml", std::process::id()));
+    fs::write(&file, "type: mcp_tool\nname: lone\ndescription: d\ncommand: [echo]\n").unwrap();
+    let installed = bench.host.host.install(&file, None).await;
+    fs::remove_file(&file).unwrap();
+    assert_eq!(installed.unwrap().id.as_str(), "lone");
 }
 
 // A crash, a time-out, bad values and large output are failures of the call; the plugin stays ready.
@@ -163,13 +178,19 @@ async fn failures_are_the_calls_own() {
     let bench = Bench::new(Environment::Development).await;
     let how = "parameters: [{name: how, type: string, enum: [crash, sleep, large, ok], required: true}]\ntimeout_ms: \
                1500\nmax_output_bytes: 1000\n";
-    let script = "|\n  case {{params.how}} in\n  crash) kill -9 $$;;\n  sleep) sleep 65;;\n  large) head -c 2000 \
+    let script = "|\n  case {{params.how}} in\n  crash) kill -9 $$;;\n  sleep) echo partial; sleep 65;;\n  large) head -c 2000 \
                   /dev/zero;;\n  ok) echo fine;;\n  esac";
     bench.run("does", script, &format!("shell: true\n{how}")).await;
     let crashed = bench.result("does", json!({ "how": "crash" })).await;
     assert_eq!((&crashed["isError"], &crashed["_meta"]["plugward/command"]["signal"]), (&json!(true), &json!(9)));
-    let late = bench.failure("does", json!({ "how": "sleep" })).await;
-    assert_eq!(late.message("does.does"), "`does.does` did not answer within 1.5s (limit `timeout_ms`)");
+    // B042: a time-out has what was said until then.
+    let late = bench.result("does", json!({ "how": "sleep" })).await;
+    assert_eq!((&late["isError"], &late["_meta"]["plugward/error"]["cause"]), (&json!(true), &json!("timed_out")));
+    assert_eq!(late["content"][0]["text"], "Timeout: command exceeded 1500ms limit\npartial");
+    let mut hurried = request("does.does", json!({ "how": "sleep" }));
+    hurried.timeout = Some(Duration::from_millis(300));
+    let hurried = bench.host.host.call(hurried).await.outcome.unwrap_err();
+    assert_eq!(hurried.message("does.does"), "`does.does` did not answer within 300ms (limit `timeout of the caller`)");
     let large = bench.failure("does", json!({ "how": "large" })).await;
     assert!(matches!(large, CallFailure::ResultTooLarge { limit: 1000, .. }), "{large:?}");
     for bad in [json!({}), json!({ "how": "no" }), json!({ "how": "ok", "x": 1 }), json!({ "how": 5 })] {
@@ -245,6 +266,73 @@ async fn output_that_does_not_fit_is_a_link_to_a_file() {
     assert!(!Path::new(&path).exists());
 }
 
+// B033, B065: a package with a script of its own; it gets no stdin and no descriptor of the host's, and what it writes
+// comes back readable, with how it ended. (Descriptor 10 is the script, which the shell itself holds open.)
+#[tokio::test(flavor = "multi_thread")]
+async fn a_package_may_bring_its_script() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bench = Bench::new(Environment::Development).await;
+    let script = "#!/bin/sh\nbytes=$(wc -c)\nset -- /proc/self/fd/*\necho \"read $bytes bytes\"\nfor fd; do case ${fd##*/} in \
+                  0|1|2|3|10) ;; *) test -e $fd && echo extra $fd;; esac; done\nprintf '\\033[31mred\\033[0m caf\\351\\n'\necho wrong \
+                  >&2\nexit 3\n";
+    let manifest =
+        "type: mcp_tool\nname: packed\ndescription: d\ncommand: [./bin/tool.sh]\nworking_directory: plugin\n";
+    let package = bench.files.path().join("packed");
+    fs::create_dir_all(package.join("bin")).unwrap();
+    fs::write(package.join("plugin.yaml"), manifest).unwrap();
+    fs::write(package.join("bin/tool.sh"), script).unwrap();
+    fs::set_permissions(package.join("bin/tool.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    bench.host.host.install(&package, None).await.unwrap();
+    bench.host.approve("packed").await;
+    bench.host.host.enable("packed").await.unwrap();
+    let result = bench.result("packed", json!({})).await;
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert_eq!(text, "read 0 bytes\nred caf\u{fffd}\nwrong\ncommand ended with exit code 3");
+    assert_eq!(result["isError"], true);
+}
+
+// Invariants 3, 5, 7: calls over the limit wait their turn and are all answered; what runs when the host ends ends with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_calls_wait_their_turn_and_a_shutdown_ends_them() {
+    let bench = Bench::new(Environment::Development).await;
+    let folder = bench.project.path().join("runs");
+    fs::create_dir(&folder).unwrap();
+    let mark = folder.display().to_string();
+    let script =
+        format!("[sh, -c, 'touch {mark}/$$; while ! test -e {mark}/go; do sleep 0.05; done; echo done', {mark}]");
+    bench.run("waits", &script, &format!("max_concurrent_calls: 3\n{OPEN}")).await;
+    let call =
+        |host: plugward_host::Host| tokio::spawn(async move { host.call(request("waits.waits", json!({}))).await });
+    let calls: Vec<_> = (0..9).map(|_| call(bench.host.host.clone())).collect();
+    let begun = || fs::read_dir(&folder).unwrap().count();
+    eventually("three run", || (begun() == 3).then_some(())).await;
+    let view = bench.host.host.host_status("waits").unwrap();
+    assert_eq!((view.calls_running, view.calls_waiting, begun()), (3, 6, 3));
+    fs::write(folder.join("go"), "").unwrap();
+    for call in calls {
+        assert!(call.await.unwrap().outcome.unwrap().result.get().contains("done"));
+    }
+    assert_eq!(begun(), 10, "nine runs and the sign to go");
+    fs::remove_file(folder.join("go")).unwrap();
+    let last = call(bench.host.host.clone());
+    eventually("one more runs", || (begun() == 10).then_some(())).await;
+    bench.host.host.shutdown().await;
+    assert!(last.await.unwrap().outcome.is_err());
+    assert_eq!(processes_with(&mark), [] as [u32; 0]);
+}
+
+// Invariant 4: a secret a command was given comes back through nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_of_the_command_is_masked_in_what_it_says() {
+    let bench = Bench::new(Environment::Development).await;
+    let lines = "env: {API_KEY: '${PLANTED_API_KEY}'}\noutput: lines\n";
+    bench.run("tells", "[env]", lines).await;
+    let result = bench.result("tells", json!({})).await.to_string();
+    assert!(result.contains("API_KEY=***") && !result.contains("planted-secret-value"), "{result}");
+    let review = bench.host.host.review("tells").await.unwrap();
+    assert!(!format!("{review:?}").contains("planted-secret-value"));
+}
+
 // Requirement 39: two files of one name are one conflict, at installation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_taken_once_and_a_bad_file_is_refused_with_its_place() {
@@ -263,4 +351,45 @@ async fn a_name_is_taken_once_and_a_bad_file_is_refused_with_its_place() {
     fs::write(&second, range).unwrap();
     let error = bench.host.host.install(&second, None).await.unwrap_err();
     assert!(error.message.contains("parameter `n`: its default does not fit"), "{}", error.message);
+}
+
+// Requirement 91: a host that a command was granted is there for each run, and others are not; each try is noted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_reaches_the_host_it_was_granted() {
+    let [granted, beside] = [(); 2].map(|()| greeting_server());
+    let bench = Bench::new(Environment::Production).await;
+    let lines = format!(
+        "permissions: ['net:api.localhost:{granted}']\nparameters: [{{name: host, type: string, required: true}}]\n"
+    );
+    let command = format!("[bash, -c, 'exec 3<>/dev/tcp/$1/$2 && cat <&3', tool, '{{{{params.host}}}}', '{granted}']");
+    bench.run("fetch", &command, &lines).await;
+    for _ in 0..2 {
+        let result = bench.result("fetch", json!({ "host": "api.localhost" })).await;
+        assert_eq!(result["content"][0]["text"], "hello", "{result}");
+    }
+    let refused = bench.result("fetch", json!({ "host": "telemetry.example" })).await;
+    assert_eq!(refused["isError"], true, "{refused}");
+    let command = format!("[bash, -c, 'exec 3<>/dev/tcp/$1/$2 && cat <&3', tool, '{{{{params.host}}}}', '{beside}']");
+    bench.run("other", &command, &lines).await;
+    assert_eq!(bench.result("other", json!({ "host": "api.localhost" })).await["isError"], true);
+    let tried = || {
+        let places = bench.host.host.overview().into_iter().find(|view| view.id.as_str() == "fetch")?.network_attempts;
+        let places: Vec<String> =
+            places.iter().map(|attempt| format!("{} {}", attempt.place(), attempt.count)).collect();
+        let wanted = ["telemetry.example 1".to_owned(), format!("api.localhost:{granted} 2")];
+        (places == wanted).then_some(())
+    };
+    eventually("what the command tried is known", tried).await;
+}
+
+/// A service of this machine that greets whoever connects; its port.
+fn greeting_server() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let _gone = std::io::Write::write_all(&mut connection.unwrap(), b"hello");
+        }
+    });
+    port
 }

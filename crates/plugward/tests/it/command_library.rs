@@ -254,7 +254,7 @@ async fn large_output_is_an_error_a_cut_or_a_file() {
     library.demo("[sh, -c, 'yes | head -c 3000000']", "output_limit: truncate\nmax_output_bytes: 1000\n");
     let cut = library.run(json!({})).await;
     assert_eq!((cut.success, cut.stdout.len(), cut.truncated, cut.exit_code), (true, 1000, true, Some(0)));
-    assert!(cut.output.ends_with("[stdout is cut: it has 3000000 bytes in all]"));
+    assert!(cut.output.ends_with("[stdout is cut: 2999000 of its 3000000 bytes are left out]"));
     drop(library.tools.unregister("demo"));
     library.demo("[sh, -c, 'yes | head -c 3000000; echo warn >&2']", "output_limit: spill\nmax_output_bytes: 1000\n");
     let spilled = library.run(json!({})).await;
@@ -390,6 +390,22 @@ fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// A tool file in the project itself does not keep its command from writing to the project.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_in_the_project_root_is_in_nobodys_way() {
+    use std::os::unix::fs::MetadataExt as _;
+    let library = Library::new();
+    let project = library.project.path();
+    let text = "type: mcp_tool\nname: writes\ndescription: d\ncommand: [touch, made]\npermissions: \
+                ['fs.write:${PROJECT_DIR}']\n";
+    assert_eq!(library.tools.register_text(text, &project.join("writes.yaml")).error, None);
+    let result = library.tools.execute("writes", &json!({}), Some(project)).await;
+    // Where the tests run as root, a command runs as a user of its own, who has to own what it writes to.
+    let runs_as_other = fs::metadata(project).unwrap().uid() == 0;
+    let is_foreign = result.output.contains("belongs to another user");
+    assert!(if runs_as_other { is_foreign } else { result.success && project.join("made").exists() }, "{result:?}");
 }
 
 /// A tool that daemonises does not hold its call up.

@@ -27,6 +27,8 @@ mod loader;
 mod sandbox_access;
 mod sandbox_egress;
 mod sandbox_gate;
+mod sandbox_limits;
+mod sandbox_trial;
 mod stress;
 mod supervision;
 mod support;

@@ -132,3 +132,65 @@ fn an_example_is_a_tool_of_an_mcp_client() {
     assert_eq!(result["content"][0]["text"], "src/main.rs:2:    // TODO: say hello");
     assert_eq!(result["structuredContent"]["matches"][0]["line"], "2");
 }
+
+// Requirement 94: what is a shell script is not called anything else.
+#[test]
+fn a_script_is_reviewed_as_one() {
+    let bench = Bench::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("counts.yaml");
+    let text = "type: mcp_tool\nname: counts\ndescription: d\nshell: true\ncommand: 'wc -l < {{params.file}} | \
+                cat'\nparameters: [{name: file, type: string, required: true}]\n";
+    fs::write(&file, text).unwrap();
+    bench.cli.ok(&["install", file.to_str().unwrap()]);
+    let review = bench.cli.ok(&["review", "counts"]).stdout;
+    assert!(review.contains("a SHELL runs this script") && !review.contains("never through a shell"), "{review}");
+    assert!(review.contains("wc -l < \"${1}\" | cat") && review.contains("runs a shell script"), "{review}");
+    assert_eq!(bench.cli.json(&["review", "counts"])["runs"], "script");
+}
+
+// Issue 4, item 6: every gate of a phase runs, a blocking one that fails is the exit code, and one that cannot run has not
+// passed.
+#[test]
+fn the_gates_of_a_phase_judge_it() {
+    let bench = Bench::new();
+    let folder = tempfile::tempdir().unwrap();
+    let gate = |name: &str, lines: &str| {
+        let file = folder.path().join(format!("{name}.yaml"));
+        fs::write(&file, format!("type: quality_gate\nname: {name}\ndescription: A gate\n{lines}")).unwrap();
+        bench.cli.ok(&["install", file.to_str().unwrap()]);
+        let review = bench.cli.json(&["review", name]);
+        bench.cli.ok(&["approve", name, "--digest", review["digest"].as_str().unwrap()]);
+        bench.cli.ok(&["enable", name]);
+    };
+    let empty = bench.cli.json(&["gate", "run", "pre-commit"]);
+    assert_eq!((&empty["passed"], &empty["gates"]), (&json!(true), &json!([])));
+    gate("has_notes", "command: [grep, -q, nothing, notes.md]\n");
+    gate(
+        "no_todo",
+        "command: [grep, -rn, TODO, src]\nexit_codes: {0: failure, 1: success}\nblocking: false\nseverity: low\n",
+    );
+    gate("later", "command: [\"false\"]\nphase: pre-deploy\n");
+    let report = bench.cli.json(&["gate", "run", "pre-commit"]);
+    assert_eq!(report["passed"], true, "{report}");
+    let verdicts: Vec<(&Value, &Value)> =
+        report["gates"].as_array().unwrap().iter().map(|gate| (&gate["id"], &gate["passed"])).collect();
+    assert_eq!(verdicts, [(&json!("has_notes"), &json!(true)), (&json!("no_todo"), &json!(false))]);
+    assert!(report["gates"][1]["output"].as_str().unwrap().contains("src/main.rs:2"), "{report}");
+    let shown = bench.cli.ok(&["gate", "run", "pre-commit"]).stdout;
+    assert!(shown.contains("✓ passed has_notes") && shown.contains("pre-commit may go on"), "{shown}");
+    let failed = bench.cli.ends(1, &["gate", "run", "pre-deploy"]);
+    assert!(failed.stdout.contains("✗ failed later") && failed.stdout.contains("must not go on"), "{}", failed.stdout);
+    bench.cli.ok(&["disable", "later"]);
+    let off = bench.cli.json(&["gate", "run", "pre-deploy"]);
+    assert_eq!((&off["passed"], &off["switched_off"]), (&json!(true), &json!(["later"])));
+    bench.cli.ends(2, &["gate", "run", "pre-commmit"]);
+    // A gate whose file changed was not approved, so it cannot run, so it has not passed.
+    fs::write(bench.cli.home().join("plugins/has_notes/has_notes.yaml"), "changed").unwrap();
+    let held = bench.cli.run(&["gate", "run", "pre-commit", "--json"]);
+    assert_eq!(held.code, 1, "{held:?}");
+    let held: Value = serde_json::from_str(&held.stdout).unwrap();
+    assert_eq!(held["gates"][0]["error_code"], "MCP_TRUST_APPROVAL_REQUIRED");
+    let info = bench.cli.json(&["info", "later"]);
+    assert_eq!(info["host"]["backend_type"], "command");
+}

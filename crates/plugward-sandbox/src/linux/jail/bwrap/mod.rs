@@ -45,9 +45,10 @@ use super::{
     init, main_from_outside,
 };
 use crate::{
-    LaunchSpec, Network, SandboxSpec,
+    BWRAP, LaunchSpec, Network, SandboxSpec,
     enforcement::Applied,
     linux::{
+        cgroup::Group,
         channel,
         confine::{self, Access, MINIMUM_ABI, kernel_abi},
         failure::{Failure, Step},
@@ -58,9 +59,6 @@ use crate::{
     },
 };
 
-/// Where distributions put bubblewrap, and where their profiles expect it. Not searched for: another program of that name
-/// would be let through all the same.
-pub(in crate::linux) const BWRAP: &str = "/usr/bin/bwrap";
 /// Longest wait for the second stage to take its specification; it takes milliseconds, and the host's own limit on a start
 /// is longer.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(10);
@@ -73,6 +71,7 @@ pub(in crate::linux) fn start(
     sandbox: &SandboxSpec,
     stdio: &[OwnedFd; channel::PASSED_DESCRIPTORS],
     canaries: Option<&Canaries>,
+    group: Option<&Group>,
 ) -> Result<Jailed, Failure> {
     let failed = Failure::at::<Errno>(Step::Bwrap);
     // Bubblewrap mounts nothing `noexec`, so Landlock is what keeps data from being executed.
@@ -80,7 +79,8 @@ pub(in crate::linux) fn start(
         return Err(Failure::at(Step::LandlockVersion)(Errno::OPNOTSUPP));
     }
     if !matches!(sandbox.network, Network::Off | Network::Open) {
-        return Err(failed(Errno::OPNOTSUPP));
+        // What listens for the hosts is made with capabilities that nothing has in the second stage.
+        return Err(Failure::at(Step::BwrapHosts)(Errno::OPNOTSUPP));
     }
     let prepared = Prepared::open(Sources::open(spec, sandbox)?, &sandbox.network)?;
     refuse_nested(&prepared.sources)?;
@@ -101,6 +101,7 @@ pub(in crate::linux) fn start(
     let (reports, inner) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
     let (complaint, complaints) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(failed)?;
+    let entrance = group.map(Group::entrance).transpose().map_err(Failure::at(Step::Limits))?;
     let mut command = Command::new(BWRAP);
     command.args(arguments).env_clear().current_dir("/").stdout(Stdio::null());
     command.stdin(Stdio::from(inner)).stderr(Stdio::from(complaints));
@@ -110,6 +111,10 @@ pub(in crate::linux) fn start(
         command.pre_exec(move || {
             // A request to terminate is for the plugin; it would end bubblewrap, and all inside with it, at once.
             signals::block_all()?;
+            // Before there is a second process, so that all of them are in the group.
+            if let Some(entrance) = &entrance {
+                rustix::io::write(entrance, b"0")?;
+            }
             for descriptor in &passed {
                 fcntl_setfd(rustix::fd::BorrowedFd::borrow_raw(*descriptor), FdFlags::empty())?;
             }
@@ -124,12 +129,12 @@ pub(in crate::linux) fn start(
     let mut child = command.spawn().map_err(Failure::at(Step::Bwrap))?;
     // What bubblewrap holds of these would keep the channels open here.
     drop(command);
-    let started = hand_over(&reports, spec, sandbox, stdio, canaries).and_then(|()| await_start(&reports));
+    let started = hand_over(&reports, spec, sandbox, stdio, canaries).and_then(|()| await_start(&reports, None));
     match started {
         Ok((applied, listeners)) => {
             let init = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(failed(Errno::SRCH))?;
             let applied = applied.with(Applied::BWRAP).with_if(target.is_some(), Applied::OWN_USER);
-            Ok(Jailed { init, main: main_from_outside(init), reports, applied, listeners })
+            Ok(Jailed { init, main: main_from_outside(init), reports, applied, listeners, observer: None })
         }
         Err(failure) => Err(explained(&mut child, complaint, failure)),
     }
@@ -165,15 +170,19 @@ fn explained(child: &mut Child, complaint: OwnedFd, failure: Failure) -> Failure
     }
     let mut text = String::new();
     let _as_far_as_it_goes = File::from(complaint).take(MAX_COMPLAINT_BYTES).read_to_string(&mut text);
-    let errno = [
+    Failure { step: Step::Bwrap, errno: number_of(&text).unwrap_or(failure.errno), subject: 0 }
+}
+
+/// The system's number for what bubblewrap tells in words.
+fn number_of(complaint: &str) -> Option<i32> {
+    const WORDS: [(&str, i32); 5] = [
         ("Permission denied", libc::EACCES),
         ("Operation not permitted", libc::EPERM),
         ("Unknown option", libc::EOPNOTSUPP),
         ("No space left", libc::ENOSPC),
         ("No such file", libc::ENOENT),
     ];
-    let known = errno.iter().find(|(words, _)| text.contains(words));
-    Failure { step: Step::Bwrap, errno: known.map_or(failure.errno, |(_, errno)| *errno), subject: 0 }
+    WORDS.iter().find(|(words, _)| complaint.contains(words)).map(|(_, number)| *number)
 }
 
 /// A path inside a writable one is reached through folders in which a plugin may have planted a link by now. And a writable
@@ -237,8 +246,10 @@ fn mounts(prepared: &Prepared, sandbox: &SandboxSpec, files: &[(&'static str, Fi
         push(&[option.as_ref(), descriptor.as_ref(), source.path.as_os_str()]);
     }
     for link in &prepared.sources.links {
-        // Inside a mounted folder it is there already.
-        if !prepared.sources.opened.iter().any(|source| link.path.starts_with(&source.path)) {
+        // Inside a mounted folder it is there already, and a made-up file stays what it is.
+        let is_there = prepared.sources.opened.iter().any(|source| link.path.starts_with(&source.path))
+            || files.iter().any(|(name, _)| link.path == Path::new("/etc").join(name));
+        if !is_there {
             push(&["--symlink".as_ref(), link.target.as_os_str(), link.path.as_os_str()]);
         }
     }
@@ -255,4 +266,62 @@ fn system_files(prepared: &Prepared, identity: &Identity<'_>) -> std::io::Result
         Ok((name, file))
     };
     etc::files(identity, prepared.copied.clone()).into_iter().map(in_memory).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Level, StopGrace};
+
+    fn prepared(writable: &[&Path], readable: &[&Path]) -> (Prepared, SandboxSpec) {
+        let sandbox = SandboxSpec {
+            read_only: readable.iter().map(|path| path.into()).collect(),
+            read_write: writable.iter().map(|path| path.into()).collect(),
+            ..SandboxSpec::new(Level::Full)
+        };
+        let spec = LaunchSpec {
+            executable: "/bin/true".into(),
+            argv: vec!["true".into()],
+            cwd: "/".into(),
+            env: Vec::new(),
+            stop: StopGrace::default(),
+            sandbox: None,
+        };
+        (Prepared::open(Sources::open(&spec, &sandbox).unwrap(), &sandbox.network).unwrap(), sandbox)
+    }
+
+    // Requirement 91: a namespace that is not asked for is not made.
+    #[test]
+    fn the_network_is_shared_only_if_it_is_open() {
+        let unshared = |network| namespaces(&network).contains(&OsString::from("--unshare-net"));
+        assert!(unshared(Network::Off) && !unshared(Network::Open));
+        for option in ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"] {
+            assert!(namespaces(&Network::Open).contains(&option.into()), "{option}");
+        }
+    }
+
+    /// A name could lead elsewhere by the time bubblewrap follows it.
+    #[test]
+    fn declared_paths_are_given_as_descriptors() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().canonicalize().unwrap();
+        let (prepared, sandbox) = prepared(&[&data], &[Path::new("/usr")]);
+        let words = mounts(&prepared, &sandbox, &[]);
+        let option_for = |path: &Path| {
+            let at = words.iter().position(|word| word == path).unwrap();
+            assert!(words[at - 1].to_str().unwrap().parse::<i32>().is_ok());
+            words[at - 2].to_str().unwrap().to_owned()
+        };
+        assert_eq!((option_for(&data).as_str(), option_for(Path::new("/usr")).as_str()), ("--bind-fd", "--ro-bind-fd"));
+        assert_eq!(words[words.len() - 2..], ["--remount-ro", "/"], "the tree itself is closed last");
+        assert!(refuse_nested(&prepared.sources).is_ok());
+    }
+
+    /// The reader needs the cause, not that a channel ended.
+    #[test]
+    fn complaints_become_numbers() {
+        assert_eq!(number_of("bwrap: setting up uid map: Permission denied\n"), Some(libc::EACCES));
+        assert_eq!(number_of("bwrap: Unknown option --bind-fd\n"), Some(libc::EOPNOTSUPP));
+        assert_eq!(number_of("bwrap: something new\n"), None);
+    }
 }

@@ -4,11 +4,12 @@
 //! `PATH`: programs are looked up, never run. Only the sandbox is tried, with a program that does nothing.
 
 mod clients;
+mod machine;
 
 use std::path::{Path, PathBuf};
 
-use plugward_host::{Environment, ErrorCode, Host, LevelCheck, check_levels};
-use plugward_sandbox::{Availability, Backend, Launcher, PlatformReport};
+use plugward_host::{Environment, ErrorCode, Host, LevelCheck, check_level, check_levels};
+use plugward_sandbox::{Availability, BWRAP, Backend, Launcher, Level, MachineFacts, PlatformReport};
 use serde::Serialize;
 
 use super::output::{Output, Tone, paint, safe};
@@ -65,6 +66,7 @@ struct Report<'a> {
 
 pub(super) async fn run(output: &Output, settings: Result<Settings, SettingsError>) -> Exit {
     let mut rows = platform(&plugward_sandbox::probe());
+    rows.extend(machine::rows(&MachineFacts::here()));
     let levels = tokio::task::spawn_blocking(sandbox_levels).await.unwrap_or_default();
     let has_level = levels.iter().any(|row| row.state == State::Ok);
     rows.extend(levels);
@@ -74,6 +76,7 @@ pub(super) async fn run(output: &Output, settings: Result<Settings, SettingsErro
             rows.push(environment(&settings, has_level));
             rows.extend(home(&settings).await);
             rows.extend(clients::rows(&settings));
+            rows.extend(clients::budgets(&settings).await);
         }
         Err(error) => {
             let fix = "correct the file at that place, or move it away to use the defaults";
@@ -134,20 +137,6 @@ fn platform(report: &PlatformReport) -> Vec<Row> {
             "use Linux 3.4 or later",
         ),
     });
-    let word = |availability| match availability {
-        Availability::Available => "on",
-        Availability::Restricted => "restricted",
-        Availability::Unavailable => "off",
-        _ => "unknown",
-    };
-    let landlock = report.landlock_abi.map_or_else(|| "off".to_owned(), |abi| format!("version {abi}"));
-    let facts = format!(
-        "user namespaces {}, Landlock {landlock}, seccomp {}, cgroup v2 {}",
-        word(report.user_namespaces),
-        word(report.seccomp),
-        report.cgroup_v2_mount.as_deref().unwrap_or("not mounted"),
-    );
-    rows.push(Row::ok("isolation parts", facts));
     if report.running_as_root {
         rows.push(Row::warning(
             "user",
@@ -194,7 +183,22 @@ fn sandbox_levels() -> Vec<Row> {
             ),
         }
     };
-    check_levels(&launcher).into_iter().map(row).collect()
+    let mut rows: Vec<Row> = check_levels(&launcher).into_iter().map(row).collect();
+    rows.extend(Launcher::current_exe().ok().and_then(through_bubblewrap));
+    rows
+}
+
+/// Bubblewrap tried by itself, where it is installed: it may be needed one day, and then it has to work.
+fn through_bubblewrap(launcher: Launcher) -> Option<Row> {
+    const CHECK: &str = "sandbox by bwrap";
+    if !Path::new(BWRAP).is_file() {
+        return None;
+    }
+    let check = check_level(&launcher.with_backend(Backend::Bwrap), Level::Full);
+    Some(match check.outcome {
+        Ok(_) => Row::ok(CHECK, "level `full` holds through bubblewrap too"),
+        Err(error) => Row::ok(CHECK, format!("cannot stand in for plugward's own namespaces: {error}")),
+    })
 }
 
 fn environment(settings: &Settings, has_level: bool) -> Row {
