@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use hyper::body::Body as _;
-use plugward_host::{Environment, Host, HostConfig, Naming};
+use plugward_host::{Environment, Host, HostConfig, Naming, SupervisionSettings};
 use plugward_policy::Catalogue;
 use plugward_sandbox::Launcher;
 use serde_json::{Value, json};
