@@ -239,8 +239,8 @@ impl Road {
             }
             Road::Host(host, tool) => {
                 let arguments = RawValue::from_string(ARGUMENTS.to_owned())?;
-                let tool = ToolSelector::Id((*tool).to_owned());
-                let report = host.call(CallRequest::new(tool, Some(arguments), "bench")).await;
+                let selector = ToolSelector::Id((*tool).to_owned());
+                let report = host.call(CallRequest::new(selector, Some(arguments), "bench")).await;
                 let reply = report.outcome.map_err(|failure| failure.message(tool))?;
                 if reply.result.get().contains("hello") { Ok(()) } else { Err(reply.error_text().into()) }
             }
