@@ -122,7 +122,12 @@ const SERVERS: &[Server] = &[
     Server {
         id: "static-server",
         finish: static_server::build_into,
-        calls: &[Call { tool: "echo", arguments: r#"{"text":"one file"}"#, exit_code: 0, holds: &["one file"] }],
+        calls: &[Call {
+            tool: "attempt",
+            arguments: r#"{"kind":"read","target":"plugin.yaml"}"#,
+            exit_code: 0,
+            holds: &["done: ", "A server that is a single static program"],
+        }],
     },
     Server {
         id: "mcp-server-time",

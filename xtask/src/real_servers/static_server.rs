@@ -21,7 +21,8 @@ pub(super) fn build_into(dir: &Path) -> Result<()> {
     let output = root.join(".xtask/static-build");
     let profile = ["--config", "profile.dev.debug=0"];
     Job::new(tools::cargo(), "cargo build of the static server", BUILD_LIMIT)
-        .args(["build", "--locked", "--package", "mcp-fixture", "--target", &target])
+        .args(["build", "--locked", "--package", "mcp-fixture", "--features", "misbehaviours"])
+        .args(["--bin", "mcp-fixture", "--target", &target])
         .args(profile)
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env("CARGO_TARGET_DIR", &output)

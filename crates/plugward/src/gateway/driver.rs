@@ -116,11 +116,6 @@ pub(super) fn next_session() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A number for a session; zero is for those that have none.
-pub(super) fn next_session() -> u64 {
-    NEXT_SESSION.fetch_add(1, Ordering::Relaxed)
-}
-
 /// One session.
 pub(super) struct Driver {
     server: Server,

@@ -61,8 +61,6 @@ pub(super) async fn answer(
         method,
         params,
         meta,
-        // Requests of these revisions belong to no session; callers are told apart by their names.
-        session: 0,
         cancel: cancel.clone(),
         closing: shared.closing.clone(),
         notes,
