@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for terminals and CI logs")]
 
 mod attacks;
+mod conformance;
 mod driver;
 mod guard;
 mod other_systems;
@@ -31,6 +32,7 @@ usage: cargo xtask COMMAND
   tidy [--verbose]    rules about the shape of the repository; --verbose also names what is close to a limit
   real-servers        runs published MCP servers through plugward, from install to remove
   real-clients        lets published MCP clients call tools through `plugward serve --stdio`
+  conformance         runs the official conformance suite against `plugward serve --http`
   help                this text
 ";
 
@@ -69,6 +71,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["attacks"] => attacks::run(),
         ["other-systems"] => other_systems::run(),
         ["packaging"] => packaging::run(),
+        ["conformance"] => conformance::run(),
         ["tidy"] => tidy::run(false),
         ["tidy", "--verbose"] => tidy::run(true),
         _ => bail!("`{}` is no command\n\n{HELP}", words.join(" ")),

@@ -17,6 +17,9 @@ use crate::{real_servers, tools};
 /// Starting a client, our server and two plugins, and a few calls, on a busy machine.
 const CLIENT_LIMIT: Duration = Duration::from_secs(180);
 
+/// Clients, transports and eras that the script for both eras puts together.
+const ERAS_COMBINATIONS: usize = 7;
+
 /// Tools under the names that our server shows to clients.
 const FIXTURE_ECHO: &str = "mcp-fixture_echo";
 const FIXTURE_FAIL: &str = "mcp-fixture_fail";
@@ -42,8 +45,12 @@ pub(crate) fn run() -> Result<()> {
     }
 
     type Check = fn(&Plugward, &Path) -> Result<()>;
-    let checks: [(&str, Check); 3] =
-        [("TypeScript SDK", typescript), ("Python SDK", python), ("Inspector command line", inspector)];
+    let checks: [(&str, Check); 4] = [
+        ("TypeScript SDK", typescript),
+        ("Python SDK", python),
+        ("Inspector command line", inspector),
+        ("TypeScript, both eras", both_eras),
+    ];
     let mut failures = Vec::new();
     for (name, check) in checks {
         let started = Instant::now();
@@ -108,6 +115,33 @@ fn python(plugward: &Plugward, clients: &Path) -> Result<()> {
         .env("PYTHONPATH", clients.join("lib"))
         .dir(clients);
     check_report(plugward.equip(job))
+}
+
+/// Both lines of the TypeScript SDK, over stdio and over HTTP, in both eras.
+fn both_eras(plugward: &Plugward, clients: &Path) -> Result<()> {
+    let job = Job::new(tools::require("node")?, "TypeScript SDKs, both eras", CLIENT_LIMIT)
+        .arg("eras.mjs")
+        .arg(plugward.binary())
+        .arg(plugward.home())
+        .arg(calls().to_string())
+        .dir(clients);
+    let done = plugward.equip(job).run()?.success()?;
+    let reports: Value = serde_json::from_str(done.stdout.trim())
+        .with_context(|| format!("{}: report is no JSON\n{}", done.label, done.tail()))?;
+    let reports = reports.as_object().context("reports are no object")?;
+    if reports.len() != ERAS_COMBINATIONS {
+        bail!("{} combinations reported, expected {ERAS_COMBINATIONS}", reports.len());
+    }
+    for (name, report) in reports {
+        let context = || format!("{name}: {report:#}\n{}", done.tail());
+        judge_report(report).with_context(context)?;
+        // A client that finds a server of the newer era has no reason to speak the older one.
+        let expected = if name.ends_with("modern") || name.ends_with("auto") { "2026-07-28" } else { "2025-11-25" };
+        if report["version"].as_str().is_some_and(|version| version != expected) {
+            bail!("{name}: speaks {}, expected {expected}", report["version"]);
+        }
+    }
+    Ok(())
 }
 
 /// Runs a client script and judges its report.

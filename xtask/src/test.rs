@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::Job;
-use crate::{other_systems, packaging, real_clients, real_servers, tidy, tools};
+use crate::{conformance, other_systems, packaging, real_clients, real_servers, tidy, tools};
 
 /// Formatting only parses.
 const FORMAT_LIMIT: Duration = Duration::from_secs(300);
@@ -48,6 +48,7 @@ const STEPS: &[Step] = &[
     Step { name: "demo", action: demo, slow: false },
     Step { name: "real-servers", action: |_| real_servers::run(), slow: true },
     Step { name: "real-clients", action: |_| real_clients::run(), slow: true },
+    Step { name: "conformance", action: |_| conformance::run(), slow: true },
 ];
 
 /// Runs the steps in order and ends at the first failure. `quick` leaves the slow ones out.
@@ -56,7 +57,7 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     let names: Vec<&str> = STEPS.iter().filter(|step| !(quick && step.slow)).map(|step| step.name).collect();
     println!("This checks, in this order: {}.", names.join(", "));
     if quick {
-        println!("--quick: real-servers and real-clients are left out.");
+        println!("--quick: real-servers, real-clients and conformance are left out.");
     }
     let mut table = Vec::new();
     for step in STEPS {

@@ -83,6 +83,13 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|candidate| candidate.is_file())
 }
 
+/// Whether every user may enter a folder and all above it.
+pub(crate) fn is_open_to_all(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Ok(folder) = folder.canonicalize() else { return false };
+    folder.ancestors().all(|part| std::fs::metadata(part).is_ok_and(|found| found.permissions().mode() & 0o001 != 0))
+}
+
 /// As [`find`], with an error that says what the program is for.
 pub(crate) fn require(program: &str) -> Result<PathBuf> {
     let purpose = PREREQUISITES.iter().find(|entry| entry.program == program).map_or("this step", |p| p.needed_for);

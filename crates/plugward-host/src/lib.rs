@@ -21,6 +21,7 @@ mod sandbox_check;
 mod schema;
 mod session;
 mod supervisor;
+mod trial;
 mod views;
 
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
@@ -34,11 +35,12 @@ pub use config::{
 };
 pub use error::{CallFailure, ErrorCode, HostError};
 pub use events::HostEvent;
-pub use host::{ApprovalOrigin, GateView, Host};
+pub use host::{ApprovalOrigin, ExposedTool, GateView, Host};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
 pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
+pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};
 pub use views::{
     Answer, AttemptOutcome, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt, PendingAsk, PluginView,
     QuarantinedTool, ReviewTool, ReviewView, ToolView,

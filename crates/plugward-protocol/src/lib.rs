@@ -9,6 +9,7 @@
 //! rule here can be tested in microseconds with a seed instead of a process.
 
 pub mod connection;
+pub mod envelope;
 mod envelope_scan;
 mod excerpt;
 pub mod framing;

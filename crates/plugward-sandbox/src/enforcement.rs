@@ -46,6 +46,8 @@ impl std::fmt::Display for Level {
 pub enum TreeControl {
     /// The launcher adopts orphans and walks its descendants; a plugin that keeps forking can delay the end.
     Subreaper,
+    /// A control group: the kernel kills everything in it at once.
+    Cgroup,
     /// A process namespace: the end of its first process ends all others.
     PidNamespace,
     /// On macOS: its process group, and descendants that still have their parents.
@@ -101,6 +103,10 @@ pub enum MemoryControl {
     Rlimit,
     /// On Windows: the committed memory of each process in its job object.
     Job,
+    /// As above by the kernel, and all processes together with what they share by a look ten times a second.
+    RlimitAndWatch,
+    /// A control group: everything its processes use, shared memory included.
+    Cgroup,
 }
 
 /// What limits the number of processes of a plugin.
@@ -116,6 +122,8 @@ pub enum ProcessControl {
     UserNamespace,
     /// On Windows: the count of its job object.
     Job,
+    /// The count of its control group.
+    Cgroup,
 }
 
 /// What limits the disk a plugin may fill.
@@ -129,6 +137,10 @@ pub enum DiskControl {
     FileSize,
     /// Private temporary files of a fixed size, and the size of each file elsewhere.
     TmpfsAndFileSize,
+    /// The size of each file, and that of its home by measuring.
+    FileSizeAndWatch,
+    /// Private temporary files of a fixed size, the size of each file elsewhere, and that of its home by measuring.
+    TmpfsFileSizeAndWatch,
 }
 
 /// The user a plugin runs as, seen from the host.
@@ -227,6 +239,9 @@ impl Applied {
     pub(crate) const OWN_USER: Self = Self(1 << 17);
     /// Bubblewrap made the namespaces.
     pub(crate) const BWRAP: Self = Self(1 << 30);
+    pub(crate) const MEMORY_WATCH: Self = Self(1 << 18);
+    pub(crate) const DISK_WATCH: Self = Self(1 << 19);
+    pub(crate) const CGROUP: Self = Self(1 << 20);
 
     pub(crate) const fn landlock(abi: u8) -> Self {
         Self(abi as u32)
@@ -286,7 +301,11 @@ impl Enforcement {
         Self {
             level,
             backend: if has(Applied::BWRAP) { Backend::Bwrap } else { Backend::Native },
-            tree: if has(Applied::PROCESSES) { TreeControl::PidNamespace } else { TreeControl::Subreaper },
+            tree: match (has(Applied::PROCESSES), has(Applied::CGROUP)) {
+                (true, _) => TreeControl::PidNamespace,
+                (false, true) => TreeControl::Cgroup,
+                (false, false) => TreeControl::Subreaper,
+            },
             fs: match landlock_abi {
                 _ if has(Applied::MOUNTS) => FileControl::MountNamespace,
                 0 => FileControl::None,
@@ -299,16 +318,24 @@ impl Enforcement {
                 (false, true) => NetworkControl::Hosts,
                 (false, false) => NetworkControl::Open,
             },
-            mem: if has(Applied::MEMORY_LIMIT) { MemoryControl::Rlimit } else { MemoryControl::None },
+            mem: match (has(Applied::MEMORY_LIMIT), has(Applied::MEMORY_WATCH)) {
+                (true, _) if has(Applied::CGROUP) => MemoryControl::Cgroup,
+                (true, true) => MemoryControl::RlimitAndWatch,
+                (true, false) => MemoryControl::Rlimit,
+                (false, _) => MemoryControl::None,
+            },
             pids: match (has(Applied::PROCESS_LIMIT), has(Applied::PROCESSES)) {
+                _ if has(Applied::CGROUP) => ProcessControl::Cgroup,
                 (true, true) => ProcessControl::UserNamespace,
                 (true, false) => ProcessControl::User,
                 (false, _) => ProcessControl::None,
             },
-            disk: match (has(Applied::FILE_LIMIT), has(Applied::MOUNTS)) {
-                (true, true) => DiskControl::TmpfsAndFileSize,
-                (true, false) => DiskControl::FileSize,
-                (false, _) => DiskControl::None,
+            disk: match (has(Applied::FILE_LIMIT), has(Applied::MOUNTS), has(Applied::DISK_WATCH)) {
+                (true, true, true) => DiskControl::TmpfsFileSizeAndWatch,
+                (true, false, true) => DiskControl::FileSizeAndWatch,
+                (true, true, false) => DiskControl::TmpfsAndFileSize,
+                (true, false, false) => DiskControl::FileSize,
+                (false, ..) => DiskControl::None,
             },
             uid: if has(Applied::OWN_USER) { UserControl::Separate } else { UserControl::Same },
             missing: missing(level, applied),
@@ -326,7 +353,7 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
     let abi = applied.landlock_abi();
     let spaces = applied.has(Applied::MOUNTS);
     let open = !applied.has(Applied::NO_SOCKETS) && !applied.has(Applied::NETWORK);
-    let facts: [(bool, &str); 13] = [
+    let facts: [(bool, &str); 14] = [
         (open, "network isolation"),
         (!spaces && abi == 0, "file system isolation"),
         (!spaces && abi > 0, "hiding that files exist"),
@@ -341,8 +368,9 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
         ),
         (applied.has(Applied::BWRAP), "hiding what /proc tells about the machine (needs namespaces of our own)"),
         (applied.has(Applied::BWRAP), "limit on the number of temporary files (needs namespaces of our own)"),
-        (!applied.has(Applied::PROCESS_LIMIT), "limit on processes"),
-        (true, "limit on shared memory (needs cgroup v2)"),
+        (!applied.has(Applied::PROCESS_LIMIT) && !applied.has(Applied::CGROUP), "limit on processes"),
+        (!applied.has(Applied::MEMORY_WATCH), "limit on shared memory"),
+        (!applied.has(Applied::DISK_WATCH), "limit on the size of its home"),
     ];
     facts.iter().filter(|(missing, _)| *missing).map(|(_, what)| (*what).to_owned()).collect()
 }
@@ -396,11 +424,12 @@ mod tests {
         let all = Applied::from_bits(!0xff & !Applied::BWRAP.to_bits()).with(Applied::landlock(7));
         let full = Enforcement::of(Level::Full, all, Some("ok@boot/hash".into()));
         assert_eq!((full.fs, full.net), (FileControl::MountNamespace, NetworkControl::NoneNamespace));
-        assert_eq!((full.tree, full.pids), (TreeControl::PidNamespace, ProcessControl::UserNamespace));
-        assert_eq!(full.missing, ["limit on shared memory (needs cgroup v2)"]);
+        assert_eq!((full.tree, full.pids), (TreeControl::PidNamespace, ProcessControl::Cgroup));
+        assert_eq!((full.mem, full.disk), (MemoryControl::Cgroup, DiskControl::TmpfsFileSizeAndWatch));
+        assert!(full.missing.is_empty(), "{:?}", full.missing);
         let bwrap = Enforcement::of(Level::Full, all.with(Applied::BWRAP), None);
         assert_eq!((full.backend, bwrap.backend), (Backend::Native, Backend::Bwrap));
-        assert_eq!(bwrap.missing.len(), 4, "{:?}", bwrap.missing);
+        assert_eq!(bwrap.missing.len(), 3, "{:?}", bwrap.missing);
     }
 
     /// A minimum level is a comparison; a wrong order would let a weak sandbox pass for a strong one.

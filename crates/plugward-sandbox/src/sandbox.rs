@@ -83,7 +83,8 @@ pub enum Network {
 /// Limits on resources; `None` leaves the limit the host has itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Private memory of each process in bytes. Shared memory and files in memory do not count.
+    /// Memory in bytes: the private memory of each process, which the kernel refuses more of, and that of all processes
+    /// together with what they share, beyond which they are killed.
     pub memory_bytes: Option<u64>,
     /// Address space of each process in bytes. Breaks run times that reserve more than they use, such as Node.js.
     pub address_space_bytes: Option<u64>,
@@ -95,11 +96,15 @@ pub struct Limits {
     pub open_files: Option<u64>,
     /// Size of each file written in bytes.
     pub file_bytes: Option<u64>,
+    /// Size of everything in its home in bytes, beyond which it is killed.
+    pub disk_bytes: Option<u64>,
+    /// Time it may run in seconds, after which it is killed.
+    pub wall_s: Option<u64>,
 }
 
 impl Default for Limits {
-    /// Twice what the largest of the usual servers takes, measured on Node.js and Python. Processor time has no default,
-    /// because a server that runs for weeks adds it up.
+    /// Twice what the largest of the usual servers takes, measured on Node.js and Python. Processor time and the time
+    /// it may run have no default, because a server that runs for weeks adds them up.
     fn default() -> Self {
         Self {
             memory_bytes: Some(2 * 1024 * 1024 * 1024),
@@ -108,6 +113,8 @@ impl Default for Limits {
             processes: Some(256),
             open_files: Some(1024),
             file_bytes: Some(1024 * 1024 * 1024),
+            disk_bytes: Some(2 * 1024 * 1024 * 1024),
+            wall_s: None,
         }
     }
 }

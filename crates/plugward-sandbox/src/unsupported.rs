@@ -9,7 +9,9 @@ use std::os::fd::OwnedFd;
 #[cfg(windows)]
 use std::os::windows::io::OwnedHandle as OwnedFd;
 
-use crate::{Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, Listeners, MainExit, SpawnError, StopGrace};
+use crate::{
+    Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, Listeners, MainExit, Observations, SpawnError, StopGrace,
+};
 
 /// Starts plugins through launcher processes; not on this system.
 #[derive(Debug)]
@@ -56,6 +58,25 @@ impl Launcher {
     /// Always [`SpawnError::Unsupported`].
     pub fn spawn(&self, _spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         Err(unsupported())
+    }
+
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always [`SpawnError::Unsupported`].
+    pub fn spawn_observed(&self, _spec: &LaunchSpec) -> Result<(Spawned, Notebook), SpawnError> {
+        Err(unsupported())
+    }
+}
+
+/// The record of a trial; there is none on this system.
+#[derive(Debug)]
+pub struct Notebook(Infallible);
+
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "no value of this type exists here; documented for Linux")]
+impl Notebook {
+    pub fn read(self) -> io::Result<Observations> {
+        match self.0 {}
     }
 }
 

@@ -5,6 +5,7 @@
 //! (requirement 105), and a file that cannot be read in full is an error, not a warning.
 
 mod file;
+mod profiles;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,6 +16,15 @@ use plugward_policy::Catalogue;
 use plugward_sandbox::{Launcher, SpawnError};
 
 pub(crate) use file::CONFIG_FILE;
+
+use crate::profile::Profiles;
+
+/// Variable that says whether `serve --stdio` starts a host of its own that stays; stronger than the file.
+pub(crate) const DAEMON_VARIABLE: &str = "PLUGWARD_DAEMON";
+
+/// How long a host that was started on demand stays without anybody: longer than it takes to restart an agent, and
+/// short enough that plugins do not fill the memory of a machine whose agents are closed.
+const DAEMON_IDLE_DEFAULT: Duration = Duration::from_secs(600);
 
 /// Variable that names the state folder.
 pub(crate) const HOME_VARIABLE: &str = "PLUGWARD_HOME";
@@ -79,6 +89,12 @@ pub(crate) struct Settings {
     pub(crate) naming: Naming,
     /// First pause of an automatic restart.
     pub(crate) restart_base_delay: Duration,
+    /// What each agent gets.
+    pub(crate) profiles: Profiles,
+    /// Whether `serve --stdio` starts a host that stays, where none runs.
+    pub(crate) is_on_demand: bool,
+    /// How long such a host stays without anybody.
+    pub(crate) daemon_idle: Duration,
     /// Whether there is a settings file.
     pub(crate) has_file: bool,
 }
@@ -102,6 +118,11 @@ impl Settings {
             .permissions
             .into_iter()
             .fold(Catalogue::seed(), |catalogue, (name, effect)| catalogue.with(name, effect));
+        let is_on_demand = match variable(DAEMON_VARIABLE) {
+            // Whatever else is written there was meant to change something, and only one change is possible.
+            Some(word) if !word.is_empty() => word == "on-demand",
+            _ => file.is_on_demand.unwrap_or(true),
+        };
         let usual = variable("HOME").map(|user| PathBuf::from(user).join(HOME_IN_USER));
         Ok(Self {
             is_usual_home: usual.as_ref() == Some(&home),
@@ -111,6 +132,9 @@ impl Settings {
             catalogue,
             naming: file.naming.unwrap_or_default(),
             restart_base_delay: file.restart_base_delay.unwrap_or(RESTART_BASE_DELAY_DEFAULT),
+            profiles: file.profiles,
+            is_on_demand,
+            daemon_idle: file.daemon_idle.unwrap_or(DAEMON_IDLE_DEFAULT),
             has_file,
         })
     }
@@ -172,6 +196,7 @@ fn operator() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Mode;
 
     fn environment(pairs: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<OsString> {
         move |name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
@@ -224,6 +249,29 @@ mod tests {
         assert_eq!(effect("notes.write").as_str(), "ask");
     }
 
+    #[test]
+    fn profiles_are_read_as_they_are_written() {
+        let text = "[profiles.cursor]\nplugins = [\"a\"]\ntools = [\"b.echo\"]\nbudget_tokens = 5_000\n\
+                    [profiles.zed]\nmode = \"search\"\n[profiles.default]\ntools = []\n";
+        let profiles = in_home(text, &[]).unwrap().profiles;
+        let cursor = profiles.of_client(Some("cursor"));
+        assert_eq!((cursor.has("a", "a.x"), cursor.has("b", "b.echo"), cursor.has("b", "b.x")), (true, true, false));
+        assert_eq!((cursor.budget_tokens, cursor.mode), (Some(5000), Mode::List));
+        let zed = profiles.of_client(Some("zed"));
+        assert_eq!((zed.has("any", "any.x"), zed.mode), (true, Mode::Search));
+        assert!(!profiles.of_client(None).has("a", "a.x"));
+    }
+
+    #[test]
+    fn a_host_on_demand_can_be_switched_off() {
+        assert!(in_home("", &[]).unwrap().is_on_demand);
+        assert!(!in_home("daemon = \"off\"", &[]).unwrap().is_on_demand);
+        assert!(in_home("daemon = \"off\"", &[(DAEMON_VARIABLE, "on-demand")]).unwrap().is_on_demand);
+        assert!(!in_home("", &[(DAEMON_VARIABLE, "off")]).unwrap().is_on_demand);
+        assert!(in_home("", &[(DAEMON_VARIABLE, "")]).unwrap().is_on_demand);
+        assert_eq!(in_home("daemon_idle_seconds = 5", &[]).unwrap().daemon_idle, Duration::from_secs(5));
+    }
+
     /// A person who mistypes a setting must learn where, not wonder why it has no effect.
     #[test]
     fn mistakes_are_told_with_their_place() {
@@ -241,6 +289,15 @@ mod tests {
             ("[permissions]\nx.y = \"maybe\"", "config.toml:2:7: effect `maybe` is unknown: use allow, ask or deny"),
             ("[permissions]\n\"A b\" = \"ask\"", "config.toml:2:1: "),
             ("permissions = 1", "config.toml:1:15: `permissions` must be a table"),
+            ("profiles = 1", "config.toml:1:12: `profiles` must be a table"),
+            ("[profiles.a]\nplugin = []", "config.toml:2:1: unknown setting `plugin`; did you mean `plugins`?"),
+            ("[profiles.a]\ntools = [\"echo\"]", "config.toml:2:10: tool `echo` is no internal id"),
+            ("[profiles.a]\nplugins = [\"A b\"]", "config.toml:2:12: "),
+            ("[profiles.a]\nmode = \"fast\"", "config.toml:2:8: mode `fast` is unknown: use list or search"),
+            ("[profiles.\"a b\"]\n", "config.toml:1:11: name of a profile"),
+            ("[profiles.a]\nbudget_tokens = 0", "config.toml:2:17: `budget_tokens` must be a whole number from 1"),
+            ("daemon = \"always\"", "config.toml:1:10: daemon `always` is unknown: use on-demand or off"),
+            ("daemon_idle_seconds = 0", "config.toml:1:23: `daemon_idle_seconds` must be a whole number from 1"),
             ("a = = 1", "config.toml:1:5: "),
             ("naming = \"prefixed\"\nnaming = \"prefixed\"", "config.toml:2:1: "),
         ];

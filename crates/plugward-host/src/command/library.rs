@@ -21,6 +21,7 @@ use super::outcome::CommandResult;
 use super::run::{Run, run};
 use super::schemas::check_schemas;
 use crate::egress::{Attempts, Egress, EgressPlan, Machine};
+use crate::host::users::user_by_home;
 use crate::package::{self, HostEnvironment, LaunchPlan, PackageFacts, PlanInput};
 use crate::schema::ToolSchema;
 
@@ -82,6 +83,8 @@ pub struct CommandTools {
     launcher: Arc<Launcher>,
     environment: HostEnvironment,
     storage: PathBuf,
+    /// Held while a tool is given its user, on a machine where this program is root.
+    users_turn: Arc<Mutex<()>>,
     tools: Mutex<BTreeMap<String, Arc<Registered>>>,
 }
 
@@ -92,6 +95,7 @@ impl CommandTools {
             launcher: Arc::new(config.launcher),
             environment: HostEnvironment::from_pairs(config.host_environment),
             storage: config.storage,
+            users_turn: Arc::default(),
             tools: Mutex::default(),
         }
     }
@@ -196,10 +200,11 @@ impl CommandTools {
             serde_json::from_str(raw.get()).map_err(|fault| invalid(CommandStage::PreCheck, fault.to_string()))?;
         let (storage, environment, launcher) =
             (self.storage.clone(), self.environment.clone(), Arc::clone(&self.launcher));
+        let users_turn = Arc::clone(&self.users_turn);
         let project = project.map(Path::to_owned);
         let timeout = registered.tool.timeout;
         let started = tokio::task::spawn_blocking(move || {
-            start(&registered, &values, &storage, project, &environment, &launcher)
+            start(&registered, &values, &storage, project, &environment, &launcher, &users_turn)
         });
         let started = started.await.map_err(|_| {
             error(CommandErrorCode::NotExecutable, CommandStage::Run, "its start was broken off".to_owned())
@@ -274,6 +279,7 @@ fn start(
     project: Option<PathBuf>,
     environment: &HostEnvironment,
     launcher: &Launcher,
+    users_turn: &Mutex<()>,
 ) -> Result<Started, CommandError> {
     let cannot = |stage, text: String| CommandError::new(CommandErrorCode::NotExecutable, stage, text);
     let name = registered.tool.name.as_str();
@@ -285,6 +291,12 @@ fn start(
         })
     };
     let home = folder("homes")?;
+    let user = {
+        let _turn = users_turn.lock().unwrap_or_else(PoisonError::into_inner);
+        user_by_home(&storage.join("homes"), name).map_err(|fault| {
+            cannot(CommandStage::PreCheck, format!("folder `{}` cannot become its user's: {fault}", home.display()))
+        })?
+    };
     let own = match &registered.folder {
         Some(own) => own.clone(),
         None => folder("folders")?,
@@ -301,6 +313,7 @@ fn start(
         package_dir: &own,
         facts: &facts,
         home_dir: &home,
+        user,
         project_dir: Some(&project),
         own_dir: storage,
         host: environment,
@@ -332,7 +345,8 @@ fn spawn(
     let variables = egress.as_ref().map(EgressPlan::proxy_variables).unwrap_or_default();
     let spec = match sandbox {
         Some(sandbox) => {
-            plan.confinement.refuse_foreign(&grants, sandbox.user).map_err(|fault| fault.to_string())?;
+            plan.confinement.refuse_foreign(&grants).map_err(|fault| fault.to_string())?;
+            plan.confinement.refuse_closed().map_err(|fault| fault.to_string())?;
             plan.sandboxed_spec(GENERATION, sandbox, &variables)
         }
         None => plan.launch_spec(GENERATION),

@@ -91,8 +91,11 @@ struct Shared<O> {
     outside: O,
     places: Arc<Semaphore>,
     /// Names a watched plugin asked for, with the addresses they were given.
-    watched: Mutex<BTreeMap<String, Ipv4Addr>>,
+    watched: Watched,
 }
+
+/// Names and the addresses they were given.
+type Watched = Arc<Mutex<BTreeMap<String, Ipv4Addr>>>;
 
 /// Why a connection did not come about.
 enum Missed {
@@ -117,8 +120,13 @@ impl<O: Outside> Egress<O> {
             None => None,
         };
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let shared = Arc::new(Shared { plan, attempts, outside, places, watched: Mutex::default() });
+        let shared = Arc::new(Shared { plan, attempts, outside, places, watched: Watched::default() });
         Ok(Self { shared, listeners: open, names })
+    }
+
+    /// Names a watched plugin asks for, with the addresses they are given; it goes on after this is served.
+    pub(crate) fn watched(&self) -> Watched {
+        Arc::clone(&self.shared.watched)
     }
 
     /// Serves the plugin until `over`, then ends every connection.

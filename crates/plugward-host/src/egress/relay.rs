@@ -20,6 +20,10 @@ pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// Bytes moved at once; each connection holds two such buffers.
 const CHUNK_BYTES: usize = 16 * 1024;
 
+/// Pieces a TLS greeting may come in. Libraries send it whole; one in crumbs would have each crumb cost a look at all before
+/// it.
+const MAX_GREETING_PIECES: usize = 64;
+
 /// Bytes that went over a connection.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
@@ -94,12 +98,13 @@ async fn send(
 ) -> Result<(), Cut> {
     let mut first = outgoing.pending.to_vec();
     if let Some(name) = outgoing.name {
-        loop {
+        for piece in 0.. {
             match greeting::read(&first) {
                 Greeting::Other | Greeting::Names(None) => break,
                 Greeting::Names(Some(asked)) if is_same(&asked, name) => break,
                 Greeting::Names(Some(asked)) => return Err(Cut::OtherName(asked)),
                 Greeting::Unreadable => return Err(Cut::Unreadable),
+                Greeting::Unfinished if piece >= MAX_GREETING_PIECES => return Err(Cut::Unreadable),
                 Greeting::Unfinished => {}
             }
             let mut chunk = [0; 2048];

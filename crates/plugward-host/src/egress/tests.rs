@@ -356,6 +356,42 @@ async fn connections_end_with_the_plugin() {
     assert!(TcpStream::connect(running.doors[0]).await.is_err());
 }
 
+// Invariant 7: a plugin that opens connections without end gets a number of them, and the next one when one has ended.
+#[tokio::test]
+async fn connections_have_a_limit_and_more_wait() {
+    let (answering, _) = held_server().await;
+    let stage =
+        Stage { names: names_to("api.example.test", &["192.0.2.7"]), server: Some(answering), ..Stage::default() };
+    let running = Running::with_rules(&["api.example.test"], stage);
+    let mut open = Vec::new();
+    for _ in 0..super::MAX_CONNECTIONS {
+        let mut stream = TcpStream::connect(running.doors[0]).await.unwrap();
+        timeout(PATIENCE, stream.read_exact(&mut [0; 2])).await.unwrap().unwrap();
+        open.push(stream);
+    }
+    let mut waiting = TcpStream::connect(running.doors[0]).await.unwrap();
+    assert_eq!(running.dialled().len(), super::MAX_CONNECTIONS);
+    drop(open.pop());
+    timeout(PATIENCE, waiting.read_exact(&mut [0; 2])).await.unwrap().unwrap();
+    assert_eq!(running.dialled().len(), super::MAX_CONNECTIONS + 1);
+}
+
+/// A server that greets everybody and then holds the connection until its client leaves.
+async fn held_server() -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let _gone = stream.write_all(b"hi").await;
+                let _gone = stream.read(&mut [0; 1]).await;
+            });
+        }
+    });
+    (address, task)
+}
+
 /// A connection nobody uses must not keep its place for ever; the clock here is the test's.
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_ends() {

@@ -137,6 +137,15 @@ impl Host {
         snapshot.tools().iter().map(definition).collect()
     }
 
+    /// The definition of one callable tool as MCP clients see it.
+    pub fn exposed_definition(&self, exposed_name: &str) -> Option<Box<RawValue>> {
+        let snapshot = self.inner.path.registry.snapshot();
+        let tool = snapshot.by_exposed(exposed_name)?;
+        let mut object: RawObject = tool.definition.exposed.clone();
+        object.set_str("name", &tool.exposed_name);
+        Some(object.to_raw())
+    }
+
     /// Waits until no switched-on plugin is starting, or `limit` has passed (B036: a first list waits a little).
     pub async fn settled(&self, limit: Duration) {
         let mut events = self.events();

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use plugward_policy::{Diagnostic, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest};
-use plugward_store::{PluginRow, StoreError};
+use plugward_store::PluginRow;
 
 use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, disabled_key, store_error};
 use crate::call::epoch_us;
@@ -295,7 +295,7 @@ impl Inner {
                 tracing::info!(folder = %folder.display(), "removing what is left of an unfinished install or remove");
                 remove_tree(&folder);
             }
-            Ok::<_, StoreError>(())
+            inner.forget_users()
         })
         .await
     }
@@ -354,7 +354,7 @@ fn package_error(error: &package::PackageError) -> HostError {
 }
 
 /// Removal of folders is best effort: the sweep at the next start tries again.
-fn remove_tree(path: &Path) {
+pub(super) fn remove_tree(path: &Path) {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::warn!(folder = %path.display(), "a folder could not be removed: {error}");

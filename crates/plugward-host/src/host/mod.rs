@@ -4,12 +4,15 @@
 //! one half done; operations on one plugin run one after the other, on different plugins at the same time. Refuses
 //! HTTP, terminals and configuration files.
 
+mod exposed;
 mod gates;
 mod inspect;
 mod install;
 mod lifecycle;
 mod review;
+mod trial;
 mod trust;
+pub(crate) mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -32,9 +35,11 @@ use crate::registry::Registry;
 use crate::supervisor::{Plugin, attempts_key};
 use crate::views::{Answer, PendingAsk};
 
+pub use exposed::ExposedTool;
 pub use gates::GateView;
 pub use review::ApprovalOrigin;
 pub(crate) use trust::Planned;
+pub(crate) use users::user_for_checks;
 
 /// Folder of installed packages under the home.
 const PACKAGES_DIR: &str = "plugins";
@@ -67,6 +72,8 @@ pub(crate) struct Inner {
     roster: tokio::sync::Mutex<()>,
     /// Ids of plugins that are being removed, from the first step to the last file.
     leaving: Mutex<BTreeSet<PluginId>>,
+    /// Held while a plugin is given a user, so that no other gets the same.
+    users_turn: Mutex<()>,
 }
 
 impl Host {
@@ -96,6 +103,7 @@ impl Host {
             plugins: RwLock::default(),
             roster: tokio::sync::Mutex::new(()),
             leaving: Mutex::default(),
+            users_turn: Mutex::default(),
         });
         inner.load().await?;
         inner.forward_changes();
@@ -311,6 +319,8 @@ pub(crate) fn store_error(error: &StoreError) -> HostError {
             .with_hint("use the newer plugward that wrote it, or another PLUGWARD_HOME"),
         StoreError::Corrupt { .. } => HostError::new(ErrorCode::HomeUnusable, message)
             .with_hint("nothing was changed; restore the file from a backup, or move it away to start anew"),
+        StoreError::HomeForeign { .. } => HostError::new(ErrorCode::HomeUnusable, message)
+            .with_hint("run plugward as that user, or set PLUGWARD_HOME to another folder"),
         StoreError::Io { .. } => HostError::new(ErrorCode::HomeUnusable, message)
             .with_hint("check that the folder exists, is yours and is writable"),
         _ => HostError::internal(message),

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use plugward_policy::{
-    ApprovalSubject, Digest, Invocation, Permission, SandboxLevel, ToolPin, is_secret_name, visible,
+    ApprovalSubject, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin, is_secret_name, visible,
 };
 use plugward_store::{ApprovalRow, EventRow, PinRow};
 use serde_json::value::RawValue;
@@ -182,6 +182,17 @@ impl Inner {
         .await
     }
 
+    /// Refuses a digest that is not the one a review shows now.
+    pub(super) async fn check_reviewed(
+        self: &Arc<Self>,
+        plugin: &Plugin,
+        planned: &Planned,
+        digest: Digest,
+    ) -> Result<(), HostError> {
+        let contract = self.offer(plugin).await?.contract();
+        refuse_stale(&plugin.id, &ApprovalSubject { contract, ..planned.plan.subject.clone() }, digest)
+    }
+
     async fn approve(
         self: &Arc<Self>,
         plugin: &Arc<Plugin>,
@@ -194,11 +205,7 @@ impl Inner {
         let planned = self.plan(plugin).await?;
         let offer = self.offer(plugin).await?;
         let subject = ApprovalSubject { contract: offer.contract(), ..planned.plan.subject.clone() };
-        if subject.digest() != digest {
-            let message = format!("digest {digest} is not the digest of what plugin `{id}` would run now");
-            return Err(HostError::new(ErrorCode::McpTrustDigestStale, message)
-                .with_hint(format!("look again: `plugward review {id}`")));
-        }
+        refuse_stale(id, &subject, digest)?;
         let row = ApprovalRow {
             plugin_id: id.to_string(),
             digest: digest.to_string(),
@@ -303,6 +310,15 @@ impl Inner {
     }
 }
 
+fn refuse_stale(id: &PluginId, subject: &ApprovalSubject, digest: Digest) -> Result<(), HostError> {
+    if subject.digest() == digest {
+        return Ok(());
+    }
+    let message = format!("digest {digest} is not the digest of what plugin `{id}` would run now");
+    Err(HostError::new(ErrorCode::McpTrustDigestStale, message)
+        .with_hint(format!("look again: `plugward review {id}`")))
+}
+
 /// The honest word on isolation (requirement 69): what a start will do. What is in force is told while it runs.
 fn isolation(environment: Environment, wanted: SandboxLevel, starts_container: bool) -> &'static str {
     match (wanted, environment) {
@@ -345,15 +361,22 @@ fn confinement_warnings(plan: &package::LaunchPlan) -> Vec<String> {
     let confinement = &plan.confinement;
     let access = &confinement.access.expanded;
     let everything = access.as_written().permissions().into_iter().map(Permission::Access).collect();
-    let user = package::user_of(&confinement.plugin);
     let kept = confinement.sandbox(&everything).and_then(|_| match confinement.level {
         SandboxLevel::None => Ok(()),
-        _ => confinement.refuse_foreign(&everything, user),
+        _ => confinement.refuse_foreign(&everything).and_then(|()| confinement.refuse_closed()),
     });
-    match kept {
+    let mut warnings = match kept {
         Ok(()) => Vec::new(),
         Err(error) => vec![format!("it will not start: {error}")],
-    }
+    };
+    warnings.extend(plan.replaced_temporary_dir().map(|wanted| {
+        format!(
+            "its manifest sets TMPDIR to `{}`, which it was not given to write to; it gets `{}` instead",
+            visible(&wanted.to_string_lossy()),
+            confinement.temporary_dir().display()
+        )
+    }));
+    warnings
 }
 
 /// Definitions kept from an offer, as pins.

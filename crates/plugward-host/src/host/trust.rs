@@ -5,6 +5,7 @@
 //! plugin. Refuses to grant anything: see the review.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plugward_policy::{Digest, ToolPin};
@@ -44,13 +45,22 @@ pub(super) fn project_key(id: &str) -> String {
 impl Inner {
     /// Works out what a start would use; reads and hashes, starts nothing.
     pub(crate) async fn plan(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<Planned, HostError> {
+        self.plan_at_home(plugin, self.private_home(&plugin.id)).await
+    }
+
+    /// As [`Self::plan`], with another folder in the place of the plugin's private home.
+    pub(super) async fn plan_at_home(
+        self: &Arc<Self>,
+        plugin: &Arc<Plugin>,
+        home_dir: PathBuf,
+    ) -> Result<Planned, HostError> {
         let (inner, plugin) = (Arc::clone(self), Arc::clone(plugin));
-        tokio::task::spawn_blocking(move || inner.plan_blocking(&plugin))
+        tokio::task::spawn_blocking(move || inner.plan_blocking(&plugin, &home_dir))
             .await
             .map_err(|_| HostError::internal("planning a start"))?
     }
 
-    fn plan_blocking(&self, plugin: &Plugin) -> Result<Planned, HostError> {
+    fn plan_blocking(&self, plugin: &Plugin, home_dir: &Path) -> Result<Planned, HostError> {
         let id = &plugin.id;
         let row = plugin.state().row.clone();
         let package_dir = self.package_dir(&row);
@@ -58,8 +68,7 @@ impl Inner {
             HostError::new(ErrorCode::PluginPackageInvalid, format!("package of plugin `{id}`: {error}"))
                 .with_hint(format!("install it again: `plugward remove {id}`, then `plugward install`"))
         })?;
-        let home_dir = self.private_home(id);
-        super::install::create_private_dir(&home_dir)?;
+        super::install::create_private_dir(home_dir)?;
         let project = match plugin.manifest.backend.command_tool() {
             Some(_) => {
                 self.path.store.setting(&project_key(id.as_str())).map_err(|error| super::store_error(&error))?
@@ -71,9 +80,10 @@ impl Inner {
             source: &row.source,
             package_dir: &package_dir,
             facts: &facts,
-            home_dir: &home_dir,
+            home_dir,
+            user: self.user_of(id)?,
             own_dir: &self.config.home,
-            project_dir: project.as_deref().map(std::path::Path::new),
+            project_dir: project.as_deref().map(Path::new),
             host: &self.environment,
             passed_variables: &PASSED_VARIABLES,
         };

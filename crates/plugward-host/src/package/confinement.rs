@@ -4,11 +4,12 @@
 //! decide whether a plugin may run without a sandbox, and refuses a permission that cannot be kept to: giving more than
 //! was agreed to is no way out.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use plugward_policy::{AccessPermission, Digest, ExpandedAccess, GrantSet, NetTarget, PluginId, SandboxLevel};
+use plugward_policy::{AccessPermission, ExpandedAccess, GrantSet, NetTarget, SandboxLevel};
 use plugward_sandbox::{Alias, Level, Limits, Network, SandboxSpec, UserPolicy};
 
 use super::access::LocalAccess;
@@ -16,17 +17,11 @@ use super::runtime::RuntimePaths;
 use super::shown;
 use crate::egress::{EgressPlan, EgressPlanError};
 
-/// First user id given to plugins of a host that runs as root, and how many there are. Far above those of people and
-/// services, and below those the system reserves.
-const OWN_USERS: (u32, u32) = (1_900_000_000, 90_000_000);
-
-/// The same where the machine is a container with only the usual 65,536 ids.
-const OWN_USERS_IN_CONTAINER: (u32, u32) = (20_000, 30_000);
-
 /// What a plugin may touch, worked out for this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Confinement {
-    pub(crate) plugin: PluginId,
+    /// Who it runs as when it has a sandbox.
+    pub(crate) user: UserPolicy,
     /// The level the manifest asks for.
     pub(crate) level: SandboxLevel,
     /// Canonical.
@@ -68,6 +63,19 @@ pub(crate) enum ConfinementError {
         permission: AccessPermission,
         /// The place.
         place: String,
+    },
+    /// Folders above its own that are closed to the user it would run as.
+    #[error(
+        "level `{level}` runs this plugin as user {uid} in the machine's own file tree, and that user cannot pass \
+         {folders}; ask for level `full`, run plugward as an ordinary user, or open the way: `chmod o+x {folders}`"
+    )]
+    WayClosed {
+        /// The level it asks for.
+        level: SandboxLevel,
+        /// The plugin's user.
+        uid: u32,
+        /// The closed folders, outermost first.
+        folders: String,
     },
     /// A folder of somebody else, on a host that runs plugins as users of their own.
     #[error(
@@ -121,8 +129,10 @@ impl Confinement {
                 processes: Some(limits.processes.into()),
                 open_files: Some(limits.open_files.into()),
                 file_bytes: Some(limits.file_bytes),
+                disk_bytes: Some(limits.disk_bytes),
+                wall_s: limits.wall_seconds,
             },
-            user: user_of(&self.plugin),
+            user: self.user,
             ..SandboxSpec::new(level)
         }))
     }
@@ -154,8 +164,8 @@ impl Confinement {
 
     /// Refuses to hand a folder of the machine over to a plugin's own user: permission to write there is no permission
     /// to take it away from whoever owns it.
-    pub(crate) fn refuse_foreign(&self, grants: &GrantSet, user: UserPolicy) -> Result<(), ConfinementError> {
-        let UserPolicy::Drop { uid, .. } = user else { return Ok(()) };
+    pub(crate) fn refuse_foreign(&self, grants: &GrantSet) -> Result<(), ConfinementError> {
+        let UserPolicy::Drop { uid, .. } = self.user else { return Ok(()) };
         let access = self.access.expanded.granted(grants);
         let is_foreign = |place: &String| fs::metadata(place).map_or(true, |found| found.uid() != uid);
         match access.files_write.iter().find(|(_, place)| is_foreign(place)) {
@@ -165,6 +175,29 @@ impl Confinement {
             }
             None => Ok(()),
         }
+    }
+
+    /// Refuses a level at which the plugin, as a user of its own, has to pass folders that only their owner can. At level
+    /// `full` it sees what it was given in a tree of its own and passes nothing else.
+    pub(crate) fn refuse_closed(&self) -> Result<(), ConfinementError> {
+        let (UserPolicy::Drop { uid, .. }, true) = (self.user, self.level < SandboxLevel::Full) else { return Ok(()) };
+        let above = [&self.package_dir, &self.home_dir].into_iter().flat_map(|place| place.ancestors().skip(1));
+        let is_closed = |folder: &Path| {
+            let Ok(found) = fs::metadata(folder) else { return false };
+            let needed = if found.uid() == uid { 0o100 } else { 0o001 };
+            found.mode() & needed == 0
+        };
+        let closed: BTreeSet<&Path> = above.filter(|folder| is_closed(folder)).collect();
+        if closed.is_empty() {
+            return Ok(());
+        }
+        let folders = closed.into_iter().map(shown).collect::<Vec<_>>().join(" ");
+        Err(ConfinementError::WayClosed { level: self.level, uid, folders })
+    }
+
+    /// Whether the plugin can write to `folder` whatever it is granted.
+    pub(crate) fn is_own_room(&self, folder: &Path) -> bool {
+        folder.starts_with(&self.home_dir) || folder.starts_with(self.temporary_dir())
     }
 
     /// Where the plugin finds room for temporary files at its level.
@@ -187,37 +220,10 @@ fn refuse_missing(access: &ExpandedAccess) -> Result<(), ConfinementError> {
     }
 }
 
-/// The user a sandboxed plugin runs as. A host that runs as root gives each plugin an unprivileged one of its own, the
-/// same at every start: its data belong to it.
-pub(crate) fn user_of(plugin: &PluginId) -> UserPolicy {
-    if !rustix::process::geteuid().is_root() {
-        return UserPolicy::Same;
-    }
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let id = own_user(plugin, &map);
-    UserPolicy::Drop { uid: id, gid: id }
-}
-
-fn own_user(plugin: &PluginId, uid_map: &str) -> u32 {
-    let (first, count) = if maps(uid_map, OWN_USERS) { OWN_USERS } else { OWN_USERS_IN_CONTAINER };
-    // The digest's text is of fixed length; its first bytes spread plugins evenly.
-    let digest = Digest::of(plugin.as_str().as_bytes()).to_string();
-    let number = digest.bytes().fold(0_u32, |number, byte| number.wrapping_mul(31).wrapping_add(byte.into()));
-    first + number % count
-}
-
-/// Whether a user namespace with this map knows all of `range`.
-fn maps(uid_map: &str, (first, count): (u32, u32)) -> bool {
-    uid_map.lines().any(|line| {
-        let mut fields = line.split_whitespace().map(|field| field.parse::<u64>().unwrap_or_default());
-        let (inside, _outside, length) = (fields.next(), fields.next(), fields.next());
-        let (inside, length) = (inside.unwrap_or_default(), length.unwrap_or_default());
-        inside <= u64::from(first) && u64::from(first) + u64::from(count) <= inside + length
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use plugward_policy::parse_manifest;
 
     use super::*;
@@ -231,7 +237,7 @@ mod tests {
         let expanded = manifest.access.expand(Some("/home/ann"), |_| None).unwrap();
         let grants = manifest.all_permissions().into_iter().collect();
         let confinement = Confinement {
-            plugin: manifest.id.clone(),
+            user: UserPolicy::Same,
             level: manifest.min_sandbox_level,
             package_dir: "/state/plugins/demo".into(),
             home_dir: "/state/homes/demo".into(),
@@ -258,8 +264,10 @@ mod tests {
     // Requirements 91 to 93: each permission becomes exactly what its sentence says, and only once it is granted.
     #[test]
     fn granted_permissions_become_paths_network_and_limits() {
-        let (wanted, grants) =
-            confinement("['fs.read:/usr/share', 'fs.write:/tmp', 'net:*']", "{memory_bytes: 67108864, cpu_seconds: 9}");
+        let (wanted, grants) = confinement(
+            "['fs.read:/usr/share', 'fs.write:/tmp', 'net:*']",
+            "{memory_bytes: 67108864, cpu_seconds: 9, disk_bytes: 1048576}",
+        );
         let spec = wanted.sandbox(&grants).unwrap().unwrap();
         // Only the distribution's folders are looked for again at the start; what was reviewed is opened as it was.
         assert_eq!(spec.read_only, [Path::new("/usr")]);
@@ -269,6 +277,7 @@ mod tests {
         assert_eq!(spec.read_write, [Path::new("/tmp")]);
         assert_eq!(spec.network, Network::Open);
         assert_eq!((spec.limits.memory_bytes, spec.limits.cpu_s), (Some(67_108_864), Some(9)));
+        assert_eq!(spec.limits.disk_bytes, Some(1_048_576));
         let spec = wanted.sandbox(&GrantSet::default()).unwrap().unwrap();
         assert_eq!((spec.granted.len(), spec.aliases.len()), (1, 1));
         assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 0, Network::Off));
@@ -290,15 +299,49 @@ mod tests {
     fn a_folder_of_somebody_else_is_not_handed_over() {
         let (wanted, grants) = confinement("['fs.write:/tmp']", "{}");
         let own = fs::metadata("/tmp").unwrap().uid();
-        let drop_to = |uid| UserPolicy::Drop { uid, gid: uid };
-        let text = wanted.refuse_foreign(&grants, drop_to(own + 1)).unwrap_err().to_string();
+        let run_as = |uid| Confinement { user: UserPolicy::Drop { uid, gid: uid }, ..wanted.clone() };
+        let text = run_as(own + 1).refuse_foreign(&grants).unwrap_err().to_string();
         assert!(
             text.starts_with("permission `fs.write:/tmp` is about `/tmp`, which belongs to another user"),
             "{text}"
         );
-        assert!(wanted.refuse_foreign(&grants, drop_to(own)).is_ok());
-        assert!(wanted.refuse_foreign(&GrantSet::default(), drop_to(own + 1)).is_ok());
-        assert!(wanted.refuse_foreign(&grants, UserPolicy::Same).is_ok());
+        assert!(run_as(own).refuse_foreign(&grants).is_ok());
+        assert!(run_as(own + 1).refuse_foreign(&GrantSet::default()).is_ok());
+        assert!(wanted.refuse_foreign(&grants).is_ok());
+    }
+
+    /// A host that runs as root keeps its state in folders of its own; the plugin's user has to get through them, or the
+    /// person has to read which ones and what to do.
+    #[test]
+    fn folders_that_the_plugins_user_cannot_pass_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["state", "state/plugins", "state/plugins/demo", "state/homes", "state/homes/demo"] {
+            fs::create_dir(root.join(name)).unwrap();
+        }
+        let set_mode = |name: &str, mode| {
+            fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set_mode("", 0o755);
+        set_mode("state", 0o700);
+        set_mode("state/homes", 0o700);
+        let (wanted, _) = confinement("[]", "{minimum_level: partial}");
+        let own = fs::metadata(&root).unwrap().uid();
+        let run_as = |uid, level| Confinement {
+            user: UserPolicy::Drop { uid, gid: uid },
+            level,
+            package_dir: root.join("state/plugins/demo"),
+            home_dir: root.join("state/homes/demo"),
+            ..wanted.clone()
+        };
+        let text = run_as(own + 1, SandboxLevel::Partial).refuse_closed().unwrap_err().to_string();
+        let fix = format!("`chmod o+x {0}/state {0}/state/homes`", root.display());
+        assert!(text.contains("level `partial`") && text.contains(&fix), "{text}");
+        assert!(run_as(own + 1, SandboxLevel::Full).refuse_closed().is_ok());
+        assert!(run_as(own, SandboxLevel::Partial).refuse_closed().is_ok());
+        set_mode("state", 0o711);
+        set_mode("state/homes", 0o711);
+        assert!(run_as(own + 1, SandboxLevel::Partial).refuse_closed().is_ok(), "the fix works");
     }
 
     // Requirement 146: what cannot be enforced is an error and never something weaker.
@@ -318,19 +361,5 @@ mod tests {
         assert!(text.contains("`fs.read:/no/where` is about `/no/where`, which does not exist"), "{text}");
         let (wanted, grants) = confinement("[]", "{minimum_level: none}");
         assert_eq!(wanted.sandbox(&grants).unwrap(), None);
-    }
-
-    // Requirement 86: the same user at every start, never root, and one the machine knows.
-    #[test]
-    fn each_plugin_has_a_user_of_its_own() {
-        let id = |text: &str| PluginId::new(text).unwrap();
-        let whole = "         0          0 4294967295\n";
-        let container = "0 100000 65536\n";
-        let first = own_user(&id("notes"), whole);
-        assert_eq!(first, own_user(&id("notes"), whole));
-        assert_ne!(first, own_user(&id("mail"), whole));
-        assert!((1_900_000_000..1_990_000_000).contains(&first));
-        assert!((20_000..50_000).contains(&own_user(&id("notes"), container)));
-        assert!((20_000..50_000).contains(&own_user(&id("notes"), "")));
     }
 }

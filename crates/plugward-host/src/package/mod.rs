@@ -24,7 +24,7 @@ mod subject;
 mod tree;
 mod working_folder;
 
-pub(crate) use confinement::{ConfinementError, user_of};
+pub(crate) use confinement::{Confinement, ConfinementError};
 pub(crate) use container::ContainerRun;
 pub(crate) use copy::copy_package;
 pub(crate) use environment::{HostEnvironment, PASSED_VARIABLES};

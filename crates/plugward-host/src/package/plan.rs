@@ -12,11 +12,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plugward_policy::{
-    ApprovalSubject, CommandTool, ExpandBackendError, ExpandedBackend, Manifest, WorkingDirectory, expand_backend,
+    ApprovalSubject, CommandTool, ExpandBackendError, ExpandedBackend, Manifest, SandboxLevel, WorkingDirectory,
+    expand_backend,
 };
-use plugward_sandbox::{LaunchSpec, SandboxSpec, StopGrace};
+use plugward_sandbox::{LaunchSpec, SandboxSpec, StopGrace, UserPolicy};
 
-use super::access::{AccessError, Surroundings, given_variables, local_access, secret_variables};
+use super::access::{AccessError, Surroundings, given_variables, local_access, refuse_shown, secret_variables};
 use super::arguments::check_arguments;
 use super::confinement::Confinement;
 use super::container::ContainerRun;
@@ -53,6 +54,8 @@ pub(crate) struct PlanInput<'a> {
     pub(crate) facts: &'a PackageFacts,
     /// The plugin's private home folder; it need not exist yet.
     pub(crate) home_dir: &'a Path,
+    /// Who the plugin runs as when it has a sandbox.
+    pub(crate) user: UserPolicy,
     /// The folder of plugward's own state, which no permission may reach.
     pub(crate) own_dir: &'a Path,
     /// The project folder, for plugins that work in one.
@@ -140,8 +143,10 @@ impl LaunchPlan {
     ) -> LaunchSpec {
         let mut spec = self.launch_spec(generation);
         // The folder for temporary files the user has is not there, or is everybody's.
-        spec.env.retain(|(name, _)| name != "TMPDIR");
-        spec.env.push(("TMPDIR".into(), self.confinement.temporary_dir().into()));
+        if self.manifest_temporary_dir().is_none_or(|wanted| !self.confinement.is_own_room(wanted)) {
+            spec.env.retain(|(name, _)| name != "TMPDIR");
+            spec.env.push(("TMPDIR".into(), self.confinement.temporary_dir().into()));
+        }
         if !proxy_variables.is_empty() {
             // Settings for the machine's own network lead nowhere in this one.
             let is_replaced = |name: &OsString| {
@@ -152,6 +157,19 @@ impl LaunchPlan {
         }
         spec.sandbox = Some(sandbox);
         spec
+    }
+
+    fn manifest_temporary_dir(&self) -> Option<&Path> {
+        let found = self.manifest_env.iter().rev().find(|(name, _)| name == "TMPDIR");
+        found.map(|(_, value)| Path::new(value.as_str()))
+    }
+
+    /// The folder for temporary files that the manifest sets and the plugin does not get in its sandbox, because it could
+    /// not write there.
+    pub(crate) fn replaced_temporary_dir(&self) -> Option<&Path> {
+        let wanted = self.manifest_temporary_dir()?;
+        let kept = self.confinement.level == SandboxLevel::None || self.confinement.is_own_room(wanted);
+        (!kept).then_some(wanted)
     }
 
     /// Name of the container of start `generation`, to stop it by, when the command starts one.
@@ -288,6 +306,9 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
     let user_home = input.host.get("HOME").map(Path::new).filter(|home| home.is_absolute()).map(real);
     let private = KeptPrivate { user_home: user_home.as_deref(), own_dir: &own_dir };
     let shared = runtime_paths(&executable.path, &package_dir, path_var, private);
+    if input.manifest.min_sandbox_level != SandboxLevel::None {
+        refuse_shown(&own_dir, shared.names())?;
+    }
     // A command that starts a container cannot reach the engine from its sandbox, and is told so by it.
     let container = command
         .is_none()
@@ -313,7 +334,7 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
         secrets: &secrets,
     })?;
     let confinement = Confinement {
-        plugin: input.manifest.id.clone(),
+        user: input.user,
         level: input.manifest.min_sandbox_level,
         package_dir,
         home_dir,

@@ -26,6 +26,7 @@ pub(crate) mod containers;
 mod egress;
 pub(crate) mod start;
 pub(crate) mod stop;
+pub(crate) mod trial;
 pub(crate) mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -238,14 +239,20 @@ impl Drop for Interruption<'_> {
 impl State {
     /// Marks it starting; the token tells when somebody wants it to end.
     pub(crate) fn set_starting(&mut self) -> CancellationToken {
+        let token = self.begin_interruptible();
+        self.status = PluginStatus::Starting;
+        self.host_status = HostStatus::Starting;
+        "starting".clone_into(&mut self.detail);
+        token
+    }
+
+    /// A token for what runs in this plugin's turn and can be broken off; whoever waits to end things cancels it.
+    pub(crate) fn begin_interruptible(&mut self) -> CancellationToken {
         let token = CancellationToken::new();
         if self.interruptions > 0 {
             token.cancel();
         }
         self.starting = Some(token.clone());
-        self.status = PluginStatus::Starting;
-        self.host_status = HostStatus::Starting;
-        "starting".clone_into(&mut self.detail);
         token
     }
 

@@ -134,7 +134,7 @@ async fn steps(
 }
 
 /// Resolves when the start is not wanted any more: the host ends, or a person wants the plugin to.
-async fn broken_off(inner: &Inner, plugin: &Plugin, interrupted: &CancellationToken) -> HostError {
+pub(super) async fn broken_off(inner: &Inner, plugin: &Plugin, interrupted: &CancellationToken) -> HostError {
     let id = &plugin.id;
     tokio::select! {
         biased;
@@ -217,6 +217,18 @@ async fn launch(
     let confined = tokio::task::spawn_blocking(move || confine::spawn(&starter, &started, &start_plan, generation))
         .await
         .map_err(|_| HostError::internal("starting a process"))??;
+    take_over(inner, plugin, &plan, confined, generation, container)
+}
+
+/// Makes a conversation out of a process that was just started.
+pub(super) fn take_over(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    plan: &LaunchPlan,
+    confined: Confined,
+    generation: u64,
+    container: Option<ContainerStart>,
+) -> Result<Launched, HostError> {
     let Confined { spawned, unconfined, egress } = confined;
     let io_error = |error: std::io::Error| HostError::internal(format_args!("taking over the pipes: {error}"));
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
@@ -242,7 +254,7 @@ async fn launch(
 }
 
 /// Steps 4 to 9: everything that is said before the plugin is trusted with a call.
-async fn converse(
+pub(super) async fn converse(
     inner: &Arc<Inner>,
     plugin: &Plugin,
     launched: &Launched,

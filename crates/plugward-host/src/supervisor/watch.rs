@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plugward_policy::{HostStatus, RestartMode};
+use plugward_sandbox::{ExitReport, MainExit};
 use tokio_util::sync::CancellationToken;
 
 use super::stop;
@@ -109,8 +110,23 @@ pub(crate) async fn describe_end(launched: &Launched, reason: String) -> String 
     /// The process usually follows its pipe at once.
     const EXIT_WAIT: Duration = Duration::from_millis(500);
     match launched.process.gone_within(EXIT_WAIT).await {
-        Some(report) => format!("{reason} ({})", report.main),
+        Some(report) => describe_exit(&reason, &report),
         None => reason,
+    }
+}
+
+/// A limit that it was ended for says more than the signal that did it.
+fn describe_exit(reason: &str, report: &ExitReport) -> String {
+    /// What the kernel sends a process at its limits on processor time and on the size of a file.
+    const SIGXCPU: i32 = 24;
+    const SIGXFSZ: i32 = 25;
+    match (report.exceeded, report.main) {
+        (Some(exceeded), _) => format!("it was ended at a limit: {exceeded}"),
+        (None, MainExit::Signal(SIGXCPU)) => format!("{reason} (ended at its limit on processor time, `cpu_seconds`)"),
+        (None, MainExit::Signal(SIGXFSZ)) => {
+            format!("{reason} (ended at its limit on the size of a file, `file_bytes`)")
+        }
+        (None, main) => format!("{reason} ({main})"),
     }
 }
 

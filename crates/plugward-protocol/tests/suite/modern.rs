@@ -24,7 +24,7 @@ fn server() -> Driven {
 }
 
 /// Code of the error that answers a request with this metadata.
-fn refused(meta: Value) -> (i64, Value) {
+fn refused(meta: &Value) -> (i64, Value) {
     let mut driven = server();
     driven.say(&request(1, "tools/list", &json!({"_meta": meta})));
     assert!(driven.events().is_empty(), "it must not reach the owner");
@@ -85,7 +85,7 @@ fn what_is_missing_or_wrong_in_the_metadata_is_refused() {
         with("logLevel", json!("loud")),
         with("logLevel", json!(3)),
     ] {
-        assert_eq!(refused(bad.clone()).0, -32602, "{bad}");
+        assert_eq!(refused(&bad).0, -32602, "{bad}");
     }
     let twice = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}}}}}"#;
     let mut driven = server();
@@ -103,11 +103,11 @@ fn what_is_missing_or_wrong_in_the_metadata_is_refused() {
 fn an_unknown_revision_is_told_which_there_are() {
     // VN-01: from the answer alone a client can choose another one.
     for strange in ["1999-01-01", "2025-11-25", "", "latest"] {
-        let (code, data) = refused(with("protocolVersion", json!(strange)));
+        let (code, data) = refused(&with("protocolVersion", json!(strange)));
         assert_eq!(code, -32022);
         assert_eq!(data, json!({"supported": ["2026-07-28"], "requested": strange}));
     }
-    let (_, data) = refused(with("protocolVersion", json!("v".repeat(100_000))));
+    let (_, data) = refused(&with("protocolVersion", json!("v".repeat(100_000))));
     assert!(data["requested"].as_str().unwrap().len() < 100, "an error does not send megabytes back");
 }
 

@@ -20,7 +20,8 @@ use rustix::{
 
 use crate::MAX_LISTENERS;
 
-/// Descriptors that travel with the specification: the plugin's stdin, stdout and stderr.
+/// Descriptors that travel with the specification: the plugin's stdin, stdout and stderr. The notebook of a
+/// trial comes after them.
 pub(super) const PASSED_DESCRIPTORS: usize = 3;
 
 /// Most descriptors in one message: the sockets of a plugin with listed hosts, and the one for names.

@@ -35,6 +35,7 @@ pub(super) enum Step {
     Seccomp,
     Canary,
     OwnNetwork,
+    Observer,
     Granted,
     Alias,
     Bwrap,
@@ -42,7 +43,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 32] = [
+    pub(super) const ALL: [Self; 33] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -71,6 +72,7 @@ impl Step {
         Self::Seccomp,
         Self::Canary,
         Self::OwnNetwork,
+        Self::Observer,
         Self::Granted,
         Self::Alias,
         Self::Bwrap,
@@ -153,7 +155,11 @@ impl Step {
             Self::Canary => ("what its probe tries to reach", ""),
             Self::OwnNetwork => (
                 "a network of its own with the hosts it may reach",
-                "; an address of a version of IP that is switched off here cannot be listed",
+                "; bubblewrap cannot make one, and an address of a version of IP that is switched off here cannot be listed",
+            ),
+            Self::Observer => (
+                "the observer of its trial",
+                "; a container whose engine watches system calls itself leaves no room for it, so try it outside",
             ),
             _ => return None,
         })

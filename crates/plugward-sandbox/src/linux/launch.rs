@@ -24,15 +24,19 @@ use rustix::{
 };
 
 use super::{
+    cgroup::{self, Group},
     channel,
     child::{self, Task},
     confine::{self, Confinement},
+    disk::Measured,
     failure::{Failure, Step},
     in_place, jail,
     layers::Layers,
+    observe::Observer,
     ownership,
     signals::SignalEvents,
     supervise::Supervision,
+    watch::Watch,
     wire::{self, Purpose, Record, Route},
     witness::Canaries,
 };
@@ -96,7 +100,9 @@ fn run(layers: Layers) -> i32 {
     };
     match prepare_and_start(&control, layers) {
         Ok(Some((signals, started, kill_after))) => {
-            Supervision::new(control, signals, started.child, started.main, started.reports, kill_after).run();
+            let Started { child, main, reports, watch, group, observer, _canaries, .. } = started;
+            let supervision = Supervision::new(control, signals, child, main, reports, kill_after);
+            supervision.with_limits(watch, group).observed_by(observer).run();
             EXIT_DONE
         }
         // The host left before it said what to start.
@@ -162,6 +168,12 @@ struct Started {
     applied: Applied,
     /// Sockets for the host, if hosts are listed.
     listeners: Vec<OwnedFd>,
+    /// The limits the launcher keeps.
+    watch: Option<Watch>,
+    /// The plugin's control group, if it has one.
+    group: Option<Group>,
+    /// Who watches it, in a trial.
+    observer: Option<Observer>,
     /// What the witness tries to reach; it goes when the launcher does.
     _canaries: Option<Canaries>,
 }
@@ -213,7 +225,7 @@ fn hand_over(control: &OwnedFd, listeners: &[OwnedFd]) {
 
 /// Starts the plugin at the level asked for, or the witness in its place.
 fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
-    let ReceivedSpec { spec, purpose, route, stdio } = received;
+    let ReceivedSpec { spec, purpose, route, stdio, notebook } = received;
     let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
@@ -224,29 +236,58 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
             main,
             applied: Applied::default(),
             listeners: Vec::new(),
+            watch: None,
+            group: None,
+            observer: None,
             _canaries: None,
         });
     };
     settle_user(sandbox, &stdio)?;
+    let (watch, watched) = if layers.has(Layers::LIMITS) { watch(sandbox)? } else { (None, Applied::default()) };
     let (canaries, task) = match purpose {
-        Purpose::Plugin => (None, Task::Plugin),
+        Purpose::Plugin | Purpose::Trial => (None, Task::Plugin),
         Purpose::Witness => {
             let canaries = Canaries::open(sandbox).map_err(Failure::at(Step::Canary))?;
             let attempts = canaries.attempts(sandbox);
             (Some(canaries), Task::Witness(Box::new(move || attempts.run())))
         }
     };
+    // At level `limited` a plugin could leave it again.
+    let group = (layers.has(Layers::LIMITS) && sandbox.level >= Level::Partial).then(|| group(sandbox)).flatten();
+    let watched = watched.with_if(group.is_some(), Applied::CGROUP);
     if sandbox.level == Level::Full {
         let jailed = match route {
-            Route::Native => jail::start(&spec, sandbox, stdio, task, layers)?,
-            _ => jail::bwrap::start(&spec, sandbox, &stdio, canaries.as_ref())?,
+            Route::Native => jail::start(&spec, sandbox, stdio, task, layers, group.as_ref(), notebook),
+            _ => jail::bwrap::start(&spec, sandbox, &stdio, canaries.as_ref(), group.as_ref()),
         };
-        let jail::Jailed { init, main, reports, applied, listeners } = jailed;
-        return Ok(Started { child: init, reports: Some(reports), main, applied, listeners, _canaries: canaries });
+        let jailed = jailed.inspect_err(|_| group.iter().for_each(Group::remove))?;
+        let jail::Jailed { init, main, reports, applied, listeners, observer } = jailed;
+        let (reports, applied) = (Some(reports), applied.with(watched));
+        let _canaries = canaries;
+        return Ok(Started { child: init, reports, main, applied, listeners, watch, group, observer, _canaries });
     }
-    let (child, applied) = in_place::start(&spec, sandbox, stdio, task, layers)?;
-    let main = child.as_raw_nonzero().get();
-    Ok(Started { child, reports: None, main, applied, listeners: Vec::new(), _canaries: canaries })
+    let placed = in_place::start(&spec, sandbox, stdio, task, layers, group.as_ref());
+    let (child, applied) = placed.inspect_err(|_| group.iter().for_each(Group::remove))?;
+    let (main, applied) = (child.as_raw_nonzero().get(), applied.with(watched));
+    let (listeners, _canaries) = (Vec::new(), canaries);
+    Ok(Started { child, reports: None, main, applied, listeners, watch, group, observer: None, _canaries })
+}
+
+/// A control group for the plugin, where the host has some to give. Where it has not, or the system refuses in the end, the
+/// limits are kept by other means, and the report says which.
+fn group(sandbox: &SandboxSpec) -> Option<Group> {
+    cgroup::of_host().ok()?.make(&sandbox.limits).ok()
+}
+
+/// Prepares the limits that no layer keeps.
+fn watch(sandbox: &SandboxSpec) -> Result<(Option<Watch>, Applied), Failure> {
+    let limits = &sandbox.limits;
+    let home = sandbox.home_dir.as_deref().filter(|_| limits.disk_bytes.is_some());
+    let home = home.map(Measured::open).transpose().map_err(Failure::about(Step::Writable, 0))?;
+    let applied = Applied::default()
+        .with_if(limits.memory_bytes.is_some(), Applied::MEMORY_WATCH)
+        .with_if(home.is_some(), Applied::DISK_WATCH);
+    Ok((Some(Watch::new(limits, home)), applied))
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the
@@ -284,6 +325,8 @@ struct ReceivedSpec {
     purpose: Purpose,
     route: Route,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
+    /// Where to write down what the plugin of a trial wanted.
+    notebook: Option<OwnedFd>,
 }
 
 fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
@@ -302,6 +345,7 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
         return Ok(None);
     }
     let (spec, purpose, route) = wire::decode_spec(&body).map_err(malformed)?;
+    let notebook = (purpose == Purpose::Trial).then(|| descriptors.pop().ok_or(MALFORMED)).transpose()?;
     let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
-    Ok(Some(ReceivedSpec { spec, purpose, route, stdio }))
+    Ok(Some(ReceivedSpec { spec, purpose, route, stdio, notebook }))
 }

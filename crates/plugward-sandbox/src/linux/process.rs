@@ -21,9 +21,9 @@ use rustix::{
 use super::{
     channel::{self, Received},
     orphans, tree,
-    wire::{ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
+    wire::{self, ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
 };
-use crate::{Enforcement, ExitReport, Listeners, MainExit, StopGrace};
+use crate::{Enforcement, Exceeded, ExitReport, LaunchSpec, Limits, Listeners, MainExit, StopGrace};
 
 /// A started plugin.
 ///
@@ -36,6 +36,7 @@ pub struct PluginProcess {
     launcher_pid: u32,
     enforcement: Enforcement,
     stop: StopGrace,
+    limits: Option<Limits>,
     state: Mutex<State>,
 }
 
@@ -46,15 +47,19 @@ struct State {
     reader: RecordReader,
     main: Option<MainExit>,
     gone: Option<(bool, u32)>,
+    exceeded: Option<Exceeded>,
     report: Option<ExitReport>,
     listeners: Option<Listeners>,
 }
 
 impl PluginProcess {
-    pub(super) fn new(control: OwnedFd, launcher: Child, reader: RecordReader, pid: u32, stop: StopGrace) -> Self {
+    pub(super) fn new(control: OwnedFd, launcher: Child, reader: RecordReader, pid: u32, spec: &LaunchSpec) -> Self {
+        let stop = spec.stop;
+        let limits = spec.sandbox.as_ref().map(|sandbox| sandbox.limits);
         let launcher_pid = launcher.id();
-        let state = State { launcher: Some(launcher), reader, main: None, gone: None, report: None, listeners: None };
-        Self { control, pid, launcher_pid, enforcement: Enforcement::launcher_only(), stop, state: Mutex::new(state) }
+        let (launcher, enforcement) = (Some(launcher), Enforcement::launcher_only());
+        let state = State { launcher, reader, main: None, gone: None, exceeded: None, report: None, listeners: None };
+        Self { control, pid, launcher_pid, enforcement, stop, limits, state: Mutex::new(state) }
     }
 
     /// Process id of the plugin's main process. Meaningful until the main exit is reported; for display, not for signals.
@@ -201,6 +206,9 @@ impl PluginProcess {
                 Ok(Some(Record::Gone { survivors, leftovers_killed })) => {
                     state.gone = Some((survivors == 0, leftovers_killed));
                 }
+                Ok(Some(Record::Exceeded { limit, used_mib })) => {
+                    state.exceeded = self.limits.as_ref().map(|limits| wire::exceeded(limit, used_mib, limits));
+                }
                 // These belong to the start and have been taken in by it.
                 Ok(Some(Record::Started { .. } | Record::Failed { .. } | Record::Listening { .. })) => {}
                 Ok(None) => return,
@@ -229,7 +237,7 @@ impl PluginProcess {
             // there within microseconds, and waiting for it leaves no zombie behind the report.
             let _collected = launcher.wait();
         }
-        ExitReport { main, tree_gone, leftovers_killed }
+        ExitReport { main, tree_gone, leftovers_killed, exceeded: state.exceeded }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

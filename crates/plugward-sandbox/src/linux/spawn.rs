@@ -23,9 +23,10 @@ use rustix::{
 
 use super::{
     backend::Choice,
-    channel,
+    cgroup, channel,
     confine::kernel_abi,
     failure::{Failure, Step},
+    observe::Notebook,
     process::{Ended, PluginProcess, RecordReader},
     wire::{self, Purpose, Record, Route},
     witness::{self, Witnesses},
@@ -130,12 +131,35 @@ impl Launcher {
     pub fn spawn(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
         let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
-            return Ok(self.start_and_report(spec, Purpose::Plugin, Route::Native)?.0);
+            return Ok(self.start_and_report(spec, Purpose::Plugin, Route::Native, None)?.0);
         };
-        self.choice.start(sandbox.level, |route| self.spawn_by(spec, sandbox, route))
+        self.choice.start(sandbox.level, |route| self.spawn_by(spec, sandbox, route, None))
     }
 
-    fn spawn_by(&self, spec: &LaunchSpec, sandbox: &SandboxSpec, route: Route) -> Result<Spawned, SpawnError> {
+    /// As [`spawn`](Self::spawn), and notes what the plugin wants and does not get, for a trial. Takes level `full`, made
+    /// without bubblewrap: nothing but the launcher stands between it and the plugin. The notebook is complete once the
+    /// plugin has ended.
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn); also if another program watches the system calls of this process already.
+    pub fn spawn_observed(&self, spec: &LaunchSpec) -> Result<(Spawned, Notebook), SpawnError> {
+        spec.check()?;
+        let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level == Level::Full) else {
+            let reason = "is not `full`, and only at that level can a plugin be observed".to_owned();
+            return Err(SpawnError::InvalidSandbox { field: "level", reason });
+        };
+        let notebook = Notebook::new().map_err(launcher_failure("make room for what it sees"))?;
+        let spawned = self.spawn_by(spec, sandbox, Route::Native, Some(&notebook))?;
+        Ok((spawned, notebook))
+    }
+
+    fn spawn_by(
+        &self,
+        spec: &LaunchSpec,
+        sandbox: &SandboxSpec,
+        route: Route,
+        notebook: Option<&Notebook>,
+    ) -> Result<Spawned, SpawnError> {
         let mut name = Witnesses::name(spec, sandbox);
         if route == Route::Bwrap {
             name.push_str("/bwrap");
@@ -148,13 +172,20 @@ impl Launcher {
                 applied
             }
         };
-        let (mut spawned, applied) = self.start_and_report(spec, Purpose::Plugin, route)?;
+        let purpose = if notebook.is_some() { Purpose::Trial } else { Purpose::Plugin };
+        let (mut spawned, applied) = self.start_and_report(spec, purpose, route, notebook)?;
         if applied != witnessed {
             // The handle goes with the error, and the plugin with the handle.
             let escapes = "run without a layer that was there for its probe".to_owned();
             return Err(SpawnError::NotHeld { level: sandbox.level, escapes });
         }
-        spawned.process.set_enforcement(Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}"))));
+        let mut enforcement = Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}")));
+        if !applied.has(Applied::CGROUP)
+            && let Some(reason) = cgroup::reason()
+        {
+            enforcement.missing.push(format!("limits by a control group ({reason})"));
+        }
+        spawned.process.set_enforcement(enforcement);
         Ok(spawned)
     }
 
@@ -167,14 +198,14 @@ impl Launcher {
     pub fn spawn_unwitnessed(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
         let level = spec.sandbox.as_ref().map_or(Level::None, |sandbox| sandbox.level);
-        Ok(self.start_and_report(spec, Purpose::Plugin, self.choice.first(level))?.0)
+        Ok(self.start_and_report(spec, Purpose::Plugin, self.choice.first(level), None)?.0)
     }
 
     /// Runs the probe under the rules of `spec`; returns the layers that were in force and held.
     fn witness(&self, spec: &LaunchSpec, sandbox: &SandboxSpec, route: Route) -> Result<Applied, SpawnError> {
         // What a plugin is told is none of the probe's business.
         let probe = LaunchSpec { argv: vec!["witness".into()], env: Vec::new(), ..spec.clone() };
-        let (started, applied) = self.start_and_report(&probe, Purpose::Witness, route)?;
+        let (started, applied) = self.start_and_report(&probe, Purpose::Witness, route, None)?;
         let deadline = Instant::now() + START_LIMIT;
         let answer =
             read_answer(&started.stdout, deadline).map_err(|error| silent_or("read its probe's answer", error))?;
@@ -191,6 +222,7 @@ impl Launcher {
         spec: &LaunchSpec,
         purpose: Purpose,
         route: Route,
+        notebook: Option<&Notebook>,
     ) -> Result<(Spawned, Applied), SpawnError> {
         let deadline = Instant::now() + START_LIMIT;
         let pipes = Pipes::open().map_err(launcher_failure("open a pipe"))?;
@@ -198,13 +230,10 @@ impl Launcher {
         let mut launcher = Unconfirmed(Some(self.start(launcher_end)?));
 
         let Pipes { plugin, stdin, stdout, stderr } = pipes;
-        let [a, b, c] = &plugin;
-        let sent = channel::send_with_descriptors(
-            control.as_fd(),
-            &wire::encode_spec(spec, purpose, route),
-            &[a.as_fd(), b.as_fd(), c.as_fd()],
-            deadline,
-        );
+        let passed: Vec<_> = plugin.iter().map(AsFd::as_fd).chain(notebook.map(AsFd::as_fd)).collect();
+        let encoded = wire::encode_spec(spec, purpose, route);
+        let sent = channel::send_with_descriptors(control.as_fd(), &encoded, &passed, deadline);
+        drop(passed);
         // The host's copies would keep the plugin's pipes open after its end.
         drop(plugin);
         // A launcher that failed early has closed the socket; its record, if any, says more than the failed sending.
@@ -227,14 +256,15 @@ impl Launcher {
                 let pid = u32::try_from(pid).unwrap_or_default();
                 let listeners = listeners(spec, listening, reader.take_descriptors()).ok_or_else(|| launcher.lost())?;
                 let launcher = launcher.confirm()?;
-                let process = PluginProcess::new(control, launcher, reader, pid, spec.stop);
+                let process = PluginProcess::new(control, launcher, reader, pid, spec);
                 if listening > 0 {
                     process.set_listeners(listeners);
                 }
                 Ok((Spawned { stdin, stdout, stderr, process }, applied))
             }
             Some(Record::Failed(failure)) => Err(refused(spec, failure)),
-            Some(Record::MainExit(_) | Record::Gone { .. } | Record::Listening { .. }) | None => Err(launcher.lost()),
+            Some(Record::MainExit(_) | Record::Exceeded { .. } | Record::Gone { .. } | Record::Listening { .. })
+            | None => Err(launcher.lost()),
         }
     }
 

@@ -134,7 +134,8 @@ impl PluginProcess {
             let left = before.into_iter().filter(|pid| signal(*pid, libc::SIGKILL)).count() + state.killed.len();
             let group_had_members = signal(-self.group, libc::SIGKILL);
             let leftovers_killed = u32::try_from(left).unwrap_or(u32::MAX).max(u32::from(group_had_members));
-            state.report = Some(ExitReport { main, tree_gone: !signal(-self.group, 0), leftovers_killed });
+            state.report =
+                Some(ExitReport { main, tree_gone: !signal(-self.group, 0), leftovers_killed, exceeded: None });
         }
         state.report
     }

@@ -109,7 +109,7 @@ impl PluginProcess {
             let leftovers_killed = self.job.living().unwrap_or(0);
             // What cannot be ended is seen by the count below.
             let _refused = self.job.end();
-            *report = Some(ExitReport { main, tree_gone: self.job_is_empty(), leftovers_killed });
+            *report = Some(ExitReport { main, tree_gone: self.job_is_empty(), leftovers_killed, exceeded: None });
         }
         *report
     }

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use plugward_sandbox::{LaunchSpec, Level, ListedHosts, Listeners, Network, NetworkControl, SpawnError};
+use plugward_sandbox::{Backend, LaunchSpec, Level, ListedHosts, Listeners, Network, NetworkControl, SpawnError};
 
 use crate::world::{World, finish, launcher, launcher_without};
 
@@ -189,4 +189,19 @@ pub(crate) fn every_address_can_lead_to_one_listener() {
         assert_eq!(finish(spawned).stdout.trim(), "ok", "{tried}");
         assert_eq!(served.join().unwrap(), to);
     }
+}
+
+// Requirement 146: where bubblewrap makes the namespaces, nobody can listen at low ports in them, and such a plugin does not
+// start, rather than with hosts missing or with all of the network.
+pub(crate) fn bubblewrap_makes_no_such_network() {
+    let world = World::new();
+    let marker = world.path("data/ran");
+    let by_bwrap = plugward_sandbox::Launcher::current_exe().unwrap().with_backend(Backend::Bwrap);
+    let error = by_bwrap.spawn(&attack(&world, LOW_PORT, "create", &[&marker])).unwrap_err().to_string();
+    assert!(error.contains("a network of its own with the hosts it may reach"), "{error}");
+    assert!(error.contains("bubblewrap"), "{error}");
+    assert!(!std::fs::exists(&marker).unwrap());
+    // Control: by the other way it runs.
+    finish(launcher().spawn(&attack(&world, LOW_PORT, "create", &[&marker])).unwrap());
+    assert!(std::fs::exists(&marker).unwrap());
 }

@@ -33,14 +33,14 @@ pub(crate) fn report_says_what_is_in_force() {
             let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
             assert!(witness.starts_with(&format!("ok@{}/", boot.trim())));
             assert_eq!(report.uid, own_user);
-            assert_eq!(report.mem, MemoryControl::Rlimit);
+            assert_eq!(report.mem, MemoryControl::RlimitAndWatch);
         }
         let (fs, net, tree) = (report.fs, report.net, report.tree);
         match level {
             Level::Full => {
                 assert_eq!((fs, net), (FileControl::MountNamespace, NetworkControl::NoneNamespace));
                 assert_eq!((tree, report.pids), (TreeControl::PidNamespace, ProcessControl::UserNamespace));
-                assert_eq!(report.disk, DiskControl::TmpfsAndFileSize);
+                assert_eq!(report.disk, DiskControl::TmpfsFileSizeAndWatch);
             }
             Level::Partial => {
                 assert_eq!((fs, net), (FileControl::Landlock, NetworkControl::NoneSeccomp));

@@ -15,6 +15,7 @@ mod hosts;
 mod layers;
 mod levels;
 mod limits;
+mod observing;
 mod probe;
 mod runtimes;
 mod table;
@@ -45,6 +46,7 @@ const TESTS: &[Test] = tests![
     hosts::beside_listed_hosts_there_is_nothing,
     hosts::listed_hosts_take_every_layer,
     hosts::every_address_can_lead_to_one_listener,
+    hosts::bubblewrap_makes_no_such_network,
     layers::leaving_out_any_layer_is_noticed,
     layers::witness_refuses_a_level_that_lacks_a_layer,
     levels::report_says_what_is_in_force,
@@ -62,8 +64,16 @@ const TESTS: &[Test] = tests![
     limits::daemons_end_with_their_namespace,
     limits::first_process_and_launcher_cannot_be_killed,
     limits::processor_time_ends,
+    limits::shared_memory_ends_at_the_limit,
+    limits::own_data_ends_at_the_limit,
+    limits::time_to_run_ends,
     limits::killed_host_side_leaves_nothing,
     limits::many_at_once_leave_nothing,
+    observing::trial_notes_what_was_wanted_and_not_there,
+    observing::trial_notes_writes_to_what_is_read_only,
+    observing::trial_of_a_busy_plugin_ends_like_any_other,
+    observing::lost_record_is_no_empty_record,
+    observing::trial_takes_level_full,
     runtimes::shells_and_interpreters_start,
     runtimes::static_program_needs_nothing,
     runtimes::links_are_followed_and_made_again,
@@ -76,6 +86,12 @@ const TESTS: &[Test] = tests![
 
 /// Tests of what does not depend on who makes the namespaces, or of the native way alone.
 const NATIVE_ONLY: &[&str] = &[
+    "hosts::listed_hosts_are_found",
+    "hosts::names_are_asked_for_at_the_host",
+    "hosts::beside_listed_hosts_there_is_nothing",
+    "hosts::listed_hosts_take_every_layer",
+    "hosts::every_address_can_lead_to_one_listener",
+    "hosts::bubblewrap_makes_no_such_network",
     "levels::covered_proc_is_reported",
     "levels::without_namespaces_full_is_refused_and_partial_works",
     "levels::bubblewrap_is_asked_where_only_it_is_allowed",

@@ -105,6 +105,13 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         "allocate" => allocate(number(first)),
         "open-many" => open_many(number(first)),
         "fill" => fill(first, number(second)),
+        "share-memory" => share_memory(number(first)),
+        "hide-memory" => hide_memory(number(first)),
+        "fork-memory" => fork_memory(number(first)),
+        "fill-many" => fill_many(first, number(second), false),
+        "fill-nameless" => fill_many(first, number(second), true),
+        "wait" => wait_for_end(),
+        "semaphores" => call(libc::SYS_semget, &[number(first), 1, 0]),
         "shared-memory" => call(libc::SYS_shmget, &[number(first), 1, 0]),
         "host-name" => state(
             fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| uname(), |name| name.trim().to_owned())
@@ -339,6 +346,68 @@ fn fill(target: &str, bytes: usize) -> io::Result<()> {
     });
     let _left_behind = fs::remove_file(target);
     result
+}
+
+const MIB: usize = 1024 * 1024;
+
+/// Keeps what was taken until somebody ends it.
+fn wait_for_end() -> ! {
+    loop {
+        // SAFETY: waits for a signal.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Memory that is nobody's own: a map that children would share.
+fn share_memory(mib: usize) -> io::Result<()> {
+    // SAFETY: an anonymous mapping that nothing else uses, written within its size.
+    unsafe {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let mapped = libc::mmap(ptr::null_mut(), mib * MIB, access, kind, -1, 0);
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        mapped.cast::<u8>().write_bytes(1, mib * MIB);
+    }
+    wait_for_end()
+}
+
+/// Memory that is in no map.
+fn hide_memory(mib: usize) -> io::Result<()> {
+    let mut file = File::from(rustix::fs::memfd_create("hidden", rustix::fs::MemfdFlags::empty())?);
+    for _ in 0..mib {
+        file.write_all(&vec![1; MIB])?;
+    }
+    wait_for_end()
+}
+
+/// Memory of many processes, each with little.
+fn fork_memory(mib: usize) -> io::Result<()> {
+    const EACH_MIB: usize = 12;
+    for _ in 0..mib / EACH_MIB {
+        // SAFETY: this process has one thread; the child takes memory and waits.
+        if unsafe { libc::fork() } == 0 {
+            let taken = vec![1_u8; EACH_MIB * MIB];
+            std::hint::black_box(&taken);
+            wait_for_end();
+        }
+    }
+    wait_for_end()
+}
+
+/// Many files of one mebibyte, with names or without.
+fn fill_many(folder: &str, count: usize, nameless: bool) -> io::Result<()> {
+    let mut open = Vec::new();
+    for position in 0..count {
+        let path = format!("{folder}/part-{position}");
+        let mut file = File::create(&path)?;
+        file.write_all(&vec![1; MIB])?;
+        if nameless {
+            fs::remove_file(path)?;
+            open.push(file);
+        }
+    }
+    wait_for_end()
 }
 
 fn uname() -> String {

@@ -145,7 +145,8 @@ fn kernel_rows(world: &World, row: &mut Add<'_>) {
     let shared = world.shared_path.to_str().unwrap();
     let key = world.shared_memory_key.to_string();
     row("shared memory by file", "read", &[shared], Succeeds, ABSENT, DENIED, NotClaimed);
-    row("shared memory by key", "shared-memory", &[&key], Succeeds, ABSENT, REFUSED, REFUSED);
+    row("shared memory by key", "shared-memory", &[&key], Succeeds, REFUSED, REFUSED, REFUSED);
+    row("semaphores by key", "semaphores", &[&key], Succeeds, ABSENT, REFUSED, REFUSED);
     row("the machine's name", "host-name", &[&host_name()], Succeeds, REFUSED, NotClaimed, NotClaimed);
     let namespace =
         |kind: &str| std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap().to_str().unwrap().to_owned();

@@ -225,6 +225,10 @@ fn make_shared_memory() -> i32 {
     // SAFETY: the call takes numbers.
     let id = unsafe { libc::shmget(key, 4096, libc::IPC_CREAT | 0o666) };
     assert!(id >= 0);
+    #[allow(unsafe_code, reason = "System V calls have no safe wrapper")]
+    // SAFETY: the call takes numbers.
+    let id = unsafe { libc::semget(key, 1, libc::IPC_CREAT | 0o666) };
+    assert!(id >= 0);
     key
 }
 
@@ -232,6 +236,7 @@ fn remove_shared_memory(key: i32) {
     #[allow(unsafe_code, reason = "System V calls have no safe wrapper")]
     // SAFETY: the calls take numbers; removing takes no structure.
     unsafe {
+        libc::semctl(libc::semget(key, 0, 0), 0, libc::IPC_RMID);
         libc::shmctl(libc::shmget(key, 0, 0), libc::IPC_RMID, std::ptr::null_mut());
     }
 }

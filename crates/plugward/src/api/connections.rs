@@ -1,4 +1,4 @@
-//! Connections of the Host API: how many, how long, how large their heads may be.
+//! Connections over HTTP, of the Host API and the MCP path: how many, how long, how large their heads may be.
 //!
 //! Owns the accept loop and the limits that hold before a request exists. Refuses to look into requests. Every
 //! connection is a task of a bounded set; when the stop comes, each finishes its request or is cut off.
@@ -16,8 +16,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-/// Connections at once. Programs on one machine need a handful; the next one waits in the listener's queue.
-const MAX_CONNECTIONS: usize = 256;
+/// Connections at once. An MCP client holds one stream and a request or two; with twice as many the descriptors that
+/// systems give a process by default would be gone, and with them the start of plugins. The next one waits in the
+/// listener's queue.
+const MAX_CONNECTIONS: usize = 512;
 
 /// Time for the head of a request, and for the silence between two requests on one connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);

@@ -30,9 +30,10 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(super) async fn guard(State(options): State<Arc<Options>>, request: Request, next: Next) -> Response {
     let id = request_id();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = match admit(&options, request.uri(), request.headers()) {
+    let token = (!PUBLIC_PATHS.contains(&request.uri().path())).then_some(&options.token);
+    let mut response = match admit(request.uri(), request.headers(), token, &[]) {
         Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
+        Err(refused) => ApiError::from(refused).into_response(),
     };
     // The path only: queries and bodies may hold what does not belong in a log.
     tracing::debug!(request = %id, %method, path = %path.escape_debug(), status = response.status().as_u16(), "api");
@@ -54,47 +55,105 @@ fn request_id() -> String {
     format!("req_{:016x}_{count:x}", u64::from_be_bytes(random))
 }
 
-fn admit(options: &Options, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
-    check_host(uri, headers)?;
-    check_origin(headers)?;
-    if PUBLIC_PATHS.contains(&uri.path()) { Ok(()) } else { check_token(&options.token, headers) }
+/// Why a request is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It does not say, or says twice, whom it is addressed to.
+    HostMissing,
+    /// It is addressed to another name.
+    HostForeign,
+    /// A page of another origin made it.
+    OriginForeign,
+    /// It has no token.
+    TokenMissing,
+    /// It has another token.
+    TokenWrong,
 }
 
-fn check_host(uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+impl Refusal {
+    /// Its status.
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Refusal::HostMissing => StatusCode::BAD_REQUEST,
+            Refusal::HostForeign | Refusal::OriginForeign => StatusCode::FORBIDDEN,
+            Refusal::TokenMissing | Refusal::TokenWrong => StatusCode::UNAUTHORIZED,
+        }
+    }
+
+    /// What a person is told.
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Refusal::HostMissing => "request has not exactly one `Host`",
+            Refusal::HostForeign => "request is addressed to another host",
+            Refusal::OriginForeign => "request comes from another origin",
+            Refusal::TokenMissing => "request has no token",
+            Refusal::TokenWrong => "request has a wrong token",
+        }
+    }
+
+    /// The value of `WWW-Authenticate`, where a token would help.
+    pub(crate) fn challenge(self) -> Option<&'static str> {
+        match self {
+            Refusal::TokenMissing => Some("Bearer realm=\"plugward\""),
+            Refusal::TokenWrong => Some("Bearer realm=\"plugward\", error=\"invalid_token\""),
+            _ => None,
+        }
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refused: Refusal) -> Self {
+        let code = match refused {
+            Refusal::HostMissing => "HOST_HEADER_INVALID",
+            Refusal::HostForeign => "HOST_NOT_ALLOWED",
+            Refusal::OriginForeign => "ORIGIN_NOT_ALLOWED",
+            Refusal::TokenMissing | Refusal::TokenWrong => "UNAUTHORIZED",
+        };
+        let error = ApiError::new(refused.status(), code, refused.message());
+        match (refused, refused.challenge()) {
+            (Refusal::HostForeign, _) => error.with_hint("address it to 127.0.0.1, localhost or [::1]"),
+            (_, Some(challenge)) => error
+                .with_hint("send `Authorization: Bearer TOKEN`; `plugward serve` tells where the token is kept")
+                .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge)),
+            _ => error,
+        }
+    }
+}
+
+/// Checks where a request comes from, whom it is addressed to, and its token where one is needed. `names` are those this
+/// machine is reached by, beside its own for itself.
+pub(crate) fn admit(uri: &Uri, headers: &HeaderMap, token: Option<&Token>, names: &[String]) -> Result<(), Refusal> {
+    check_host(uri, headers, names)?;
+    check_origin(headers, names)?;
+    token.map_or(Ok(()), |token| check_token(token, headers))
+}
+
+fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), Refusal> {
     let mut hosts = headers.get_all(header::HOST).iter();
-    let (Some(host), None) = (hosts.next(), hosts.next()) else {
-        return Err(ApiError::new(
-            StatusCode::BAD_REQUEST,
-            "HOST_HEADER_INVALID",
-            "request has not exactly one `Host`",
-        ));
-    };
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(Refusal::HostMissing) };
     // A request for a whole address names its target twice; both have to be us.
     let target = uri.authority().map(|authority| authority.as_str());
     let allowed = [host.to_str().ok(), target.or(Some("localhost"))];
-    if allowed.iter().all(|authority| authority.is_some_and(is_allowed_authority)) {
-        return Ok(());
-    }
-    Err(ApiError::new(StatusCode::FORBIDDEN, "HOST_NOT_ALLOWED", "request is addressed to another host")
-        .with_hint("address it to 127.0.0.1, localhost or [::1]"))
+    let is_ours = |authority: &Option<&str>| authority.is_some_and(|authority| is_allowed_authority(authority, names));
+    if allowed.iter().all(is_ours) { Ok(()) } else { Err(Refusal::HostForeign) }
 }
 
-fn check_origin(headers: &HeaderMap) -> Result<(), ApiError> {
+fn check_origin(headers: &HeaderMap, names: &[String]) -> Result<(), Refusal> {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let is_allowed = |origin: &HeaderValue| {
         let text = origin.to_str().unwrap_or_default();
         let authority = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-        authority.is_some_and(is_allowed_authority)
+        authority.is_some_and(|authority| is_allowed_authority(authority, names))
     };
     match (origins.next(), origins.next()) {
         (None, _) => Ok(()),
         (Some(origin), None) if is_allowed(origin) => Ok(()),
-        _ => Err(ApiError::new(StatusCode::FORBIDDEN, "ORIGIN_NOT_ALLOWED", "request comes from another origin")),
+        _ => Err(Refusal::OriginForeign),
     }
 }
 
 /// `name` or `name:port`, with a name of ours. Whole names are compared: a name that only begins with ours is foreign.
-fn is_allowed_authority(authority: &str) -> bool {
+fn is_allowed_authority(authority: &str, names: &[String]) -> bool {
     let name = match authority.rsplit_once(':') {
         // The colons of a bare IPv6 address are no port's.
         Some((name, port)) if !port.ends_with(']') => {
@@ -105,19 +164,17 @@ fn is_allowed_authority(authority: &str) -> bool {
         }
         _ => authority,
     };
-    LOOPBACK_NAMES.iter().any(|our| our.eq_ignore_ascii_case(name))
+    let mut ours = LOOPBACK_NAMES.into_iter().chain(names.iter().map(String::as_str));
+    ours.any(|our| our.eq_ignore_ascii_case(name))
 }
 
-fn check_token(token: &Token, headers: &HeaderMap) -> Result<(), ApiError> {
+fn check_token(token: &Token, headers: &HeaderMap) -> Result<(), Refusal> {
     let mut shown = headers.get_all(header::AUTHORIZATION).iter();
-    let (challenge, message) = match (shown.next(), shown.next()) {
-        (None, _) => ("Bearer realm=\"plugward\"", "request has no token"),
-        (Some(value), None) if bearer(value.as_bytes()).is_some_and(|shown| token.matches(shown)) => return Ok(()),
-        _ => ("Bearer realm=\"plugward\", error=\"invalid_token\"", "request has a wrong token"),
-    };
-    Err(ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message)
-        .with_hint("send `Authorization: Bearer TOKEN`; `plugward serve` tells where the token is kept")
-        .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge)))
+    match (shown.next(), shown.next()) {
+        (None, _) => Err(Refusal::TokenMissing),
+        (Some(value), None) if bearer(value.as_bytes()).is_some_and(|shown| token.matches(shown)) => Ok(()),
+        _ => Err(Refusal::TokenWrong),
+    }
 }
 
 /// The token of a `Bearer` header; the word may be in any case (RFC 9110 §11.1).
@@ -134,7 +191,7 @@ mod tests {
     fn only_whole_names_of_ours_are_ours() {
         // B029: a look-alike name would let any web page of that name in.
         for good in ["localhost", "LOCALHOST:1", "127.0.0.1:65535", "[::1]", "[::1]:80"] {
-            assert!(is_allowed_authority(good), "{good}");
+            assert!(is_allowed_authority(good, &[]), "{good}");
         }
         for bad in [
             "",
@@ -158,7 +215,7 @@ mod tests {
             "localhost:80:80",
             "sub.localhost",
         ] {
-            assert!(!is_allowed_authority(bad), "{bad}");
+            assert!(!is_allowed_authority(bad, &[]), "{bad}");
         }
     }
 

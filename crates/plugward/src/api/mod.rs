@@ -37,7 +37,8 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(crate) use token::Token;
+pub(crate) use guard::{Refusal, admit};
+pub(crate) use token::{Token, TokenError};
 
 /// Options of the Host API.
 #[derive(Debug, Clone)]
@@ -59,17 +60,24 @@ pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("address `{address}` cannot be listened on"))
 }
 
-/// Serves the Host API until `stop` is cancelled; requests under way then get a short time to end.
+/// Serves the Host API until `stop` is cancelled, and beside it the paths of `more`; requests under way then get a short
+/// time to end.
 pub(crate) async fn serve(
     host: Host,
     listener: TcpListener,
     options: Options,
+    more: Router,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     // Whoever made the listener: a mistake here would open the host to the network.
     refuse_reachable(listener.local_addr().context("the listener has no address")?)?;
-    connections::run(listener, app(host, options), stop).await;
+    connections::run(listener, app(host, options).merge(more), stop).await;
     Ok(())
+}
+
+/// Serves paths without the Host API, wherever the listener is: what they let in is theirs to guard.
+pub(crate) async fn serve_alone(listener: TcpListener, paths: Router, stop: CancellationToken) {
+    connections::run(listener, paths.fallback(errors::unknown_route), stop).await;
 }
 
 fn refuse_reachable(address: SocketAddr) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
-//! The token that every caller of the Host API has to show.
+//! The tokens that callers have to show: one for the Host API, another for the MCP path, so that whoever may call tools
+//! may not approve plugins.
 //!
-//! Owns its making, its file `run/api-token` in the home and the comparison. Refuses to be printed: people are told
+//! Owns their making, their files `run/api-token` and `run/mcp-token` in the home and the comparison. Refuses to be printed: people are told
 //! where it is, never what it is; and refuses a file that others could have read or put there.
 
 use std::fmt;
@@ -12,8 +13,11 @@ use subtle::ConstantTimeEq as _;
 
 use crate::settings::RUN_DIR;
 
-/// The file.
-const TOKEN_FILE: &str = "api-token";
+/// The file of the Host API's token.
+const API_TOKEN_FILE: &str = "api-token";
+
+/// The file of the MCP path's token.
+const MCP_TOKEN_FILE: &str = "mcp-token";
 
 /// Random bytes in a token: 256 bits cannot be guessed over any interface.
 const TOKEN_BYTES: usize = 32;
@@ -60,16 +64,30 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Where the token of a home is kept.
+    /// Where the token of the Host API is kept.
     pub(crate) fn path(home: &Path) -> PathBuf {
-        home.join(RUN_DIR).join(TOKEN_FILE)
+        home.join(RUN_DIR).join(API_TOKEN_FILE)
     }
 
-    /// The token of a home; made at the first call and the same ever after, so that programs can keep it.
+    /// Where the token of the MCP path is kept.
+    pub(crate) fn mcp_path(home: &Path) -> PathBuf {
+        home.join(RUN_DIR).join(MCP_TOKEN_FILE)
+    }
+
+    /// The token of the Host API; made at the first call and the same ever after, so that programs can keep it. Who
+    /// deletes its file gets a new one at the next start.
     pub(crate) fn open(home: &Path) -> Result<Self, TokenError> {
-        let path = Self::path(home);
+        Self::open_at(home, &Self::path(home))
+    }
+
+    /// The token of the MCP path, as [`open`](Self::open).
+    pub(crate) fn open_mcp(home: &Path) -> Result<Self, TokenError> {
+        Self::open_at(home, &Self::mcp_path(home))
+    }
+
+    fn open_at(home: &Path, path: &Path) -> Result<Self, TokenError> {
         let io = |source| TokenError::Io { path: path.display().to_string(), source };
-        match read(&path) {
+        match read(path) {
             Err(TokenError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
             found => return found,
         }
@@ -80,10 +98,10 @@ impl Token {
         let mut file = tempfile::NamedTempFile::new_in(&run).map_err(io)?;
         file.as_file().set_permissions(std::fs::Permissions::from_mode(0o600)).map_err(io)?;
         file.write_all(format!("{}\n", token.0).as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(io)?;
-        match file.persist_noclobber(&path) {
+        match file.persist_noclobber(path) {
             Ok(_) => Ok(token),
             // Another start was faster; its token counts.
-            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => read(&path),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => read(path),
             Err(error) => Err(io(error.error)),
         }
     }
@@ -107,7 +125,7 @@ impl Token {
 
     /// The digits, for a caller in tests.
     #[cfg(test)]
-    pub(super) fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }

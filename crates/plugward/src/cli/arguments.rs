@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use plugward_host::{TRIAL_DEFAULT, TRIAL_MAX};
+
 use super::help;
 use crate::wire::AnswerBody;
 
@@ -74,6 +76,16 @@ pub(super) enum Command {
     Review {
         /// Id of the plugin
         id: String,
+        /// Run it once without any permission, watched, and propose the permissions it needs
+        #[arg(long)]
+        trial: bool,
+        /// The digest the review shows; needed for a trial where nobody can be asked
+        #[arg(long, value_name = "sha256:HEX", requires = "trial")]
+        digest: Option<String>,
+        /// How long the trial lasts at most
+        #[arg(long, value_name = "NUMBER", requires = "trial", default_value_t = TRIAL_DEFAULT.as_secs(),
+            value_parser = clap::value_parser!(u64).range(1..=TRIAL_MAX.as_secs()))]
+        seconds: u64,
     },
     /// Agree to what the review shows, and to nothing else
     #[command(after_help = help::APPROVE)]
@@ -122,6 +134,12 @@ pub(super) enum Command {
     Tools {
         /// Only those of this plugin
         id: Option<String>,
+        /// What they cost in a model's context, in tokens
+        #[arg(long)]
+        cost: bool,
+        /// Only those of this profile
+        #[arg(long, value_name = "NAME", requires = "cost")]
+        profile: Option<String>,
     },
     /// Run a tool and print its result as JSON
     #[command(after_help = help::CALL)]
@@ -179,15 +197,24 @@ pub(super) enum Command {
     /// Run the host: offer all tools over MCP, and over HTTP
     #[command(after_help = help::SERVE)]
     Serve {
-        /// Speak MCP on standard input and output; ends with the input, unless others have joined
+        /// Speak MCP on standard input and output, for one agent; the host is shared by all
         #[arg(long)]
         stdio: bool,
         /// Which agent this is, as `plugward connect` enters it: it chooses the profile
         #[arg(long, value_name = "NAME", requires = "stdio")]
         client: Option<String>,
-        /// Serve the Host API on this loopback address
+        /// Serve in this process, and end with its input: start no host in the background
+        #[arg(long, requires = "stdio")]
+        in_process: bool,
+        /// Be the host in the background
+        #[arg(long, hide = true, conflicts_with_all = ["stdio", "http"])]
+        detached: bool,
+        /// Speak MCP (path /mcp) and serve the Host API on this address
         #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
         http: Option<SocketAddr>,
+        /// Also serve MCP to requests addressed to this host name; needed for an address that other machines can reach
+        #[arg(long, value_name = "NAME", requires = "http", value_parser = parse_host)]
+        allow_host: Vec<String>,
     },
     /// Enter plugward in an agent's own settings
     #[command(after_help = help::CONNECT)]
@@ -198,6 +225,9 @@ pub(super) enum Command {
     /// Show which agents are here, and which are connected
     #[command(after_help = help::CLIENTS)]
     Clients,
+    /// End the host that runs, with all plugins
+    #[command(after_help = help::STOP)]
+    Stop,
     /// Walk through everything once with a built-in plugin
     #[command(after_help = help::DEMO)]
     Demo,
@@ -307,6 +337,20 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "use an address and a port, such as `127.0.0.1:8420` or `[::1]:8420`".to_owned())
 }
 
+/// A name as it stands in a `Host` header, without the port.
+fn parse_host(text: &str) -> Result<String, String> {
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+    let address = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_good = match address {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !text.is_empty() && is_name(text),
+    };
+    if is_good {
+        return Ok(text.to_owned());
+    }
+    Err("use a host name or address without port, such as `tools.example`, `192.0.2.7` or `[2001:db8::7]`".to_owned())
+}
+
 /// A time in words (`1m 30s`) or as a number of seconds.
 fn parse_time(text: &str) -> Result<Duration, String> {
     let time = match text.parse::<f64>() {
@@ -320,6 +364,18 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+
+    #[test]
+    fn a_host_is_one_whole_name() {
+        // An empty name would let requests in that are addressed to nobody.
+        for good in ["tools.example", "192.0.2.7", "[2001:db8::7]", "localhost"] {
+            assert!(parse_host(good).is_ok(), "{good}");
+        }
+        for bad in ["", "*", "*.example", "tools.example:80", "http://tools.example", "[]", "2001:db8::7", "a b", "ü"]
+        {
+            assert!(parse_host(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

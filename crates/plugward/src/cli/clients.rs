@@ -123,7 +123,12 @@ fn body(report: &Report) -> ClientBody<'_> {
 
 async fn change(context: &Context, arguments: &ConnectArguments, way: Way) -> Result<Exit, Failure> {
     let machine = machine(&context.settings)?;
-    let plans = plans(&machine, arguments, way)?;
+    let (plans, failures) = plans(&machine, arguments, way)?;
+    // One agent's broken file is no reason to leave the others out; it is told, and the exit code remembers.
+    for failure in &failures {
+        context.output.failure(failure);
+    }
+    let worst = if failures.is_empty() { Exit::Ok } else { Exit::Failure };
     let due: Vec<&Plan> = plans.iter().filter(|plan| plan.is_change()).collect();
     if !context.output.json {
         for plan in &due {
@@ -132,7 +137,8 @@ async fn change(context: &Context, arguments: &ConnectArguments, way: Way) -> Re
     }
     if arguments.dry_run {
         let note = format!("{} would change; nothing was written", counted(due.len()));
-        return Ok(finish(context, &plans, &[], &note));
+        finish(context, &plans, &[], &note);
+        return Ok(worst);
     }
     if due.is_empty() {
         if way == Way::Out {
@@ -142,7 +148,8 @@ async fn change(context: &Context, arguments: &ConnectArguments, way: Way) -> Re
             }
         }
         let note = if way == Way::In { "connected already; nothing to do" } else { "not connected; nothing to do" };
-        return Ok(finish(context, &plans, &[], note));
+        finish(context, &plans, &[], note);
+        return Ok(worst);
     }
     if !arguments.yes && !agreed(context, due.len()).await? {
         context.output.to_stderr("nothing was written");
@@ -168,11 +175,11 @@ async fn change(context: &Context, arguments: &ConnectArguments, way: Way) -> Re
     }
     let backups: Vec<Option<String>> =
         backups.into_iter().map(|backup| backup.map(|path| path.display().to_string())).collect();
-    let exit = finish(context, &plans, &backups, "agents read their settings when they start: restart them");
+    finish(context, &plans, &backups, "agents read their settings when they start: restart them");
     if way == Way::In {
         context.output.undo(&format!("plugward disconnect {}", target(arguments)));
     }
-    Ok(exit)
+    Ok(worst)
 }
 
 fn target(arguments: &ConnectArguments) -> String {
@@ -183,7 +190,7 @@ fn target(arguments: &ConnectArguments) -> String {
     }
 }
 
-fn finish(context: &Context, plans: &[Plan], backups: &[Option<String>], note: &str) -> Exit {
+fn finish(context: &Context, plans: &[Plan], backups: &[Option<String>], note: &str) {
     if context.output.json {
         let change = |(index, plan): (usize, &Plan)| {
             let backup = backups.get(index).cloned().flatten();
@@ -204,14 +211,13 @@ fn finish(context: &Context, plans: &[Plan], backups: &[Option<String>], note: &
         context.output.keyed("changes", &bodies);
     }
     context.output.note(note);
-    Exit::Ok
 }
 
 fn counted(number: usize) -> String {
     if number == 1 { "1 file".to_owned() } else { format!("{number} files") }
 }
 
-fn plans(machine: &Machine, arguments: &ConnectArguments, way: Way) -> Result<Vec<Plan>, Failure> {
+fn plans(machine: &Machine, arguments: &ConnectArguments, way: Way) -> Result<(Vec<Plan>, Vec<Failure>), Failure> {
     let project = arguments.project.as_deref().map(|folder| std::path::absolute(folder).unwrap_or(folder.to_owned()));
     let one = |kind: &'static ClientKind| {
         let plan = match way {
@@ -226,7 +232,7 @@ fn plans(machine: &Machine, arguments: &ConnectArguments, way: Way) -> Result<Ve
             let message = format!("project folder `{}` is not there", safe(&target(arguments)));
             return Err(Failure::usage(message));
         }
-        return Ok(vec![one(kind)?]);
+        return Ok((vec![one(kind)?], Vec::new()));
     }
     let wanted = |report: &Report| match (way, &report.standing) {
         (_, Standing::NotFound) => false,
@@ -236,14 +242,17 @@ fn plans(machine: &Machine, arguments: &ConnectArguments, way: Way) -> Result<Ve
     };
     let found: Vec<Report> = machine.survey().into_iter().filter(wanted).collect();
     let mut seen = Vec::new();
-    let mut plans = Vec::new();
+    let (mut plans, mut failures) = (Vec::new(), Vec::new());
     for report in found {
         if !seen.contains(&report.client.name) {
             seen.push(report.client.name);
-            plans.push(one(report.client)?);
+            match one(report.client) {
+                Ok(plan) => plans.push(plan),
+                Err(failure) => failures.push(failure),
+            }
         }
     }
-    Ok(plans)
+    Ok((plans, failures))
 }
 
 fn unknown(name: &str) -> Failure {

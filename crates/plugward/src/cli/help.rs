@@ -27,6 +27,7 @@ Using:
   call        Run a tool and print its result as JSON
   gate        Run the gates of a phase, and tell whether it may go on
   serve       Run the host: offer all tools over MCP, and over HTTP
+  stop        End the host that runs, with all plugins
 
 Agents:
   connect     Enter plugward in an agent's own settings
@@ -67,7 +68,8 @@ Example:
 pub(super) const REVIEW: &str = "\
 Examples:
   plugward review my-plugin
-  plugward review my-plugin --json        .digest is what an approval must name";
+  plugward review my-plugin --json        .digest is what an approval must name
+  plugward review my-plugin --trial       run it once without permissions, and see what it wants";
 
 pub(super) const APPROVE: &str = "\
 At a terminal it shows the review and asks. In a script only the exact digest is an approval; there is no --yes.
@@ -104,7 +106,8 @@ Example:
 pub(super) const TOOLS: &str = "\
 Examples:
   plugward tools
-  plugward tools my-plugin --json         with the schema of each tool's arguments";
+  plugward tools my-plugin --json         with the schema of each tool's arguments
+  plugward tools --cost --profile cursor  what they cost an agent, in tokens";
 
 pub(super) const CALL: &str = "\
 Exit code 1 with a result on standard output means that the tool itself says it failed.
@@ -151,13 +154,23 @@ Examples:
   plugward answer permission_0123456789abcdef deny";
 
 pub(super) const SERVE: &str = "\
-While it runs, all other commands on the same home act through it. A second `serve --stdio` joins the first, which
-then stays until the last that joined has ended.
+While it runs, all other commands on the same home act through it. `serve --stdio` joins the host that runs; where none
+does it starts one in the background, which ends by itself once nobody has been connected for a while.
+
+Callers over HTTP show a token: MCP clients the one in run/mcp-token of the home, programs that use the Host API the one
+in run/api-token. There is no TLS: on an address that other machines can reach, put a proxy that has it in front. The
+Host API is served on loopback addresses alone.
 
 Examples:
   plugward serve --stdio                  what an MCP client starts
-  plugward serve --http 127.0.0.1:8420    the Host API, for programs
+  plugward serve --http 127.0.0.1:8420    MCP at /mcp, and the Host API for programs
+  plugward serve --http 10.0.0.5:8420 --allow-host tools.example
+                                          MCP for other machines
   plugward serve                          keep the plugins running for other commands";
+
+pub(super) const STOP: &str = "\
+Example:
+  plugward stop";
 
 pub(super) const CONNECT: &str = "\
 It adds one entry, shows the change, asks, keeps a backup and touches nothing else in the file.

@@ -18,7 +18,7 @@ use super::operation::{CallBody, InfoBody, Notice, Operation, Outcome, StatusRep
 use crate::exit::Exit;
 use crate::wire::{
     AskBody, ErrorBody, HostBody, LogLineBody, NOT_FOUND_CODE, PluginBody, ReviewBody, SpanBody, SpanPageBody,
-    StatusBody, ToolBody,
+    StatusBody, ToolBody, TrialBody,
 };
 
 /// Who calls, in traces and decisions.
@@ -51,6 +51,11 @@ pub(crate) async fn execute(
     match operation {
         Operation::Install { source, id } => plugin(host.install(&source, id.as_deref()).await?),
         Operation::Review { id } => Ok(Outcome::Review(Box::new(ReviewBody::from(&host.review(&id).await?)))),
+        Operation::Trial { id, digest, limit_ms } => {
+            let digest = parse_digest(&digest)?;
+            let trial = host.trial(&id, &digest, Duration::from_millis(limit_ms), ApprovalOrigin::Cli).await?;
+            Ok(Outcome::Trial(Box::new(TrialBody::from(&trial))))
+        }
         Operation::Approve { id, digest } => {
             let digest = parse_digest(&digest)?;
             plugin(host.approve(&id, &digest, ApprovalOrigin::Cli).await?)
@@ -97,7 +102,7 @@ pub(crate) async fn execute(
             Ok(Outcome::Done)
         }
         Operation::Permissions { id, grant, revoke } => permissions(host, &id, grant, &revoke).await,
-        Operation::Mcp => Err(HostError::internal("an MCP session outside a socket").into()),
+        Operation::Mcp { .. } => Err(HostError::internal("an MCP session outside a socket").into()),
     }
 }
 

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::profile::Profile;
 use crate::wire::{
     AnswerBody, AskBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody, StatusBody, ToolBody,
+    TrialBody,
 };
 
 /// One operation.
@@ -22,6 +24,15 @@ pub(crate) enum Operation {
     },
     /// What would run.
     Review { id: String },
+    /// Runs it without grants for a while, watched; `digest` is the one the person confirmed.
+    Trial {
+        /// The plugin.
+        id: String,
+        /// As the review shows it.
+        digest: String,
+        /// How long.
+        limit_ms: u64,
+    },
     /// Agrees to exactly `digest`.
     Approve { id: String, digest: String },
     /// Switches on.
@@ -64,7 +75,10 @@ pub(crate) enum Operation {
     /// Grants and takes back permissions; with neither, only looks.
     Permissions { id: String, grant: Vec<String>, revoke: Vec<String> },
     /// Turns the connection into an MCP session on the running host. Not for the execution in process.
-    Mcp,
+    Mcp {
+        /// What its client gets.
+        profile: Box<Profile>,
+    },
 }
 
 /// What came of an operation.
@@ -83,6 +97,8 @@ pub(crate) enum Outcome {
     Host(HostBody),
     /// What would run.
     Review(Box<ReviewBody>),
+    /// What a plugin wanted.
+    Trial(Box<TrialBody>),
     /// Tools.
     Tools(Vec<ToolBody>),
     /// The end of a call.

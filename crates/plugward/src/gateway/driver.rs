@@ -298,8 +298,11 @@ impl Driver {
                 Event::Initialize { id, client, .. } => {
                     let name = client.as_ref().map(|client| client.name.as_str());
                     self.caller = initialize::caller(name);
-                    let version =
-                        self.connection.accept_handshake(Instant::now(), &id, &initialize::hello(self.server.host()));
+                    let version = self.connection.accept_handshake(
+                        Instant::now(),
+                        &id,
+                        &initialize::hello(self.server.host(), &self.server.view()),
+                    );
                     let version = version.map_or("none", |version| version.as_str());
                     tracing::info!(caller = %self.caller, version, "a client connected");
                 }
@@ -389,6 +392,7 @@ impl Driver {
         let cancel = CancellationToken::new();
         let call = Call {
             host: self.server.host().clone(),
+            view: self.server.view(),
             request: id.clone(),
             params,
             caller: self.caller.clone(),

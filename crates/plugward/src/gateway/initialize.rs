@@ -8,6 +8,7 @@ use plugward_protocol::{Implementation, ServerHelloOut};
 use serde_json::value::RawValue;
 
 use super::instructions;
+use super::view::View;
 
 /// Everything that works, and nothing else.
 const CAPABILITIES: &str = r#"{"tools":{"listChanged":true}}"#;
@@ -30,11 +31,11 @@ pub(super) fn capabilities() -> Box<RawValue> {
 }
 
 /// Our answer to `initialize`.
-pub(super) fn hello(host: &Host) -> ServerHelloOut {
+pub(super) fn hello(host: &Host, view: &View) -> ServerHelloOut {
     ServerHelloOut {
         server: identity(),
         capabilities: capabilities(),
-        instructions: Some(instructions::text(&host.overview())),
+        instructions: Some(instructions::text(&view.overview(host), view.profile().mode)),
     }
 }
 

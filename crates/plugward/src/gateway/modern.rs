@@ -63,7 +63,7 @@ impl Exchange {
         let result = json!({
             "supportedVersions": versions,
             "capabilities": initialize::capabilities(),
-            "instructions": instructions::text(&self.server.host().overview()),
+            "instructions": instructions::text(&self.server.view().overview(self.server.host()), self.server.view().profile().mode),
         });
         let unwritable = |_| RpcError::new(codes::INTERNAL_ERROR, "the discovery cannot be written");
         to_raw_value(&result).map_err(unwritable).map(|result| completed(&result, Some(CACHING)))
@@ -90,6 +90,7 @@ impl Exchange {
         let call = Call {
             start_wait: self.server.first_list_wait(),
             host: self.server.host().clone(),
+            view: self.server.view(),
             request: self.id,
             params,
             caller: initialize::caller(self.meta.client.as_ref().map(|client| client.name.as_str())),

@@ -14,6 +14,7 @@ mod review;
 mod status;
 mod tool;
 mod trace;
+mod trial;
 
 use std::time::{Duration, SystemTime};
 
@@ -26,6 +27,7 @@ pub(crate) use review::{ChangeBody, ReviewBody, ReviewToolBody};
 pub(crate) use status::StatusBody;
 pub(crate) use tool::ToolBody;
 pub(crate) use trace::{SpanBody, SpanPageBody};
+pub(crate) use trial::TrialBody;
 
 /// Version of the shapes in `--json` outputs; raised when a field changes its meaning or goes.
 pub(crate) const SCHEMA_VERSION: u32 = 1;

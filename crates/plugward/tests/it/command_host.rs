@@ -352,3 +352,44 @@ async fn a_name_is_taken_once_and_a_bad_file_is_refused_with_its_place() {
     let error = bench.host.host.install(&second, None).await.unwrap_err();
     assert!(error.message.contains("parameter `n`: its default does not fit"), "{}", error.message);
 }
+
+// Requirement 91: a host that a command was granted is there for each run, and others are not; each try is noted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_reaches_the_host_it_was_granted() {
+    let [granted, beside] = [(); 2].map(|()| greeting_server());
+    let bench = Bench::new(Environment::Production).await;
+    let lines = format!(
+        "permissions: ['net:api.localhost:{granted}']\nparameters: [{{name: host, type: string, required: true}}]\n"
+    );
+    let command = format!("[bash, -c, 'exec 3<>/dev/tcp/$1/$2 && cat <&3', tool, '{{{{params.host}}}}', '{granted}']");
+    bench.run("fetch", &command, &lines).await;
+    for _ in 0..2 {
+        let result = bench.result("fetch", json!({ "host": "api.localhost" })).await;
+        assert_eq!(result["content"][0]["text"], "hello", "{result}");
+    }
+    let refused = bench.result("fetch", json!({ "host": "telemetry.example" })).await;
+    assert_eq!(refused["isError"], true, "{refused}");
+    let command = format!("[bash, -c, 'exec 3<>/dev/tcp/$1/$2 && cat <&3', tool, '{{{{params.host}}}}', '{beside}']");
+    bench.run("other", &command, &lines).await;
+    assert_eq!(bench.result("other", json!({ "host": "api.localhost" })).await["isError"], true);
+    let tried = || {
+        let places = bench.host.host.overview().into_iter().find(|view| view.id.as_str() == "fetch")?.network_attempts;
+        let places: Vec<String> =
+            places.iter().map(|attempt| format!("{} {}", attempt.place(), attempt.count)).collect();
+        let wanted = ["telemetry.example 1".to_owned(), format!("api.localhost:{granted} 2")];
+        (places == wanted).then_some(())
+    };
+    eventually("what the command tried is known", tried).await;
+}
+
+/// A service of this machine that greets whoever connects; its port.
+fn greeting_server() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let _gone = std::io::Write::write_all(&mut connection.unwrap(), b"hello");
+        }
+    });
+    port
+}

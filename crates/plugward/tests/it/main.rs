@@ -25,5 +25,7 @@ mod host_trust;
 mod sandbox_access;
 mod sandbox_egress;
 mod sandbox_gate;
+mod sandbox_limits;
+mod sandbox_trial;
 mod stress;
 mod support;

@@ -194,7 +194,7 @@ print(connection.getresponse().read().decode())\""
 async fn tls_to_a_granted_host_asks_for_that_host() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (heard, greetings) = std::sync::mpsc::channel();
+    let (heard, greetings) = std::sync::mpsc::sync_channel(8);
     thread::spawn(move || {
         for connection in listener.incoming() {
             // No server that speaks TLS is needed to see what a client begins with.

@@ -38,6 +38,8 @@ pub(super) enum Action {
     Allow,
     Errno(u16),
     Kill,
+    /// An observer is asked, who lets it go on.
+    Ask,
 }
 
 impl Action {
@@ -46,6 +48,7 @@ impl Action {
             Self::Allow => libc::SECCOMP_RET_ALLOW,
             Self::Errno(errno) => libc::SECCOMP_RET_ERRNO | errno as u32,
             Self::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+            Self::Ask => libc::SECCOMP_RET_USER_NOTIF,
         }
     }
 }
@@ -102,6 +105,23 @@ impl Program {
             let number = u32::try_from(rule.number).unwrap_or(u32::MAX);
             program.push(jump(JUMP_EQUAL, number, 0, u8::try_from(body.len()).unwrap_or(u8::MAX)));
             program.extend(body);
+        }
+        program.push(give(Action::Allow));
+        Self(program)
+    }
+
+    /// An observer is asked about these calls; everything else is allowed. Calls by other conventions are for the filter
+    /// of the sandbox, whose stricter answer wins.
+    pub(super) fn asking(numbers: impl Iterator<Item = i64>) -> Self {
+        let mut program = vec![
+            statement(LOAD_WORD, OFFSET_ARCHITECTURE),
+            jump(JUMP_EQUAL, ARCHITECTURE, 1, 0),
+            give(Action::Allow),
+            statement(LOAD_WORD, OFFSET_NUMBER),
+        ];
+        for number in numbers {
+            program.push(jump(JUMP_EQUAL, u32::try_from(number).unwrap_or(u32::MAX), 0, 1));
+            program.push(give(Action::Ask));
         }
         program.push(give(Action::Allow));
         Self(program)
@@ -259,6 +279,7 @@ pub(super) mod simulation {
             libc::SECCOMP_RET_ALLOW => Action::Allow,
             libc::SECCOMP_RET_ERRNO => Action::Errno(code as u16),
             libc::SECCOMP_RET_KILL_PROCESS => Action::Kill,
+            libc::SECCOMP_RET_USER_NOTIF => Action::Ask,
             other => panic!("unknown action {other:#x}"),
         }
     }
@@ -308,6 +329,16 @@ mod tests {
         assert_eq!(answer(null, &[1, 0]), Action::Allow);
         assert_eq!(answer(null, &[0, 1]), DENIED);
         assert_eq!(answer(null, &[0, UPPER]), DENIED);
+    }
+
+    /// A filter that asks about its own message to the observer would wait for itself.
+    #[test]
+    fn only_listed_calls_are_asked_about() {
+        let program = Program::asking([7, 9].into_iter());
+        assert_eq!(run(&program, Call::new(9, &[])), Action::Ask);
+        assert_eq!(run(&program, Call::new(8, &[])), Action::Allow);
+        assert_eq!(run(&program, Call { architecture: 0x4000_0003, ..Call::new(9, &[]) }), Action::Allow);
+        assert!(!crate::linux::observe::numbers().any(|number| number == libc::SYS_sendmsg));
     }
 
     /// The same kernel code is reached by other numbers; a filter that looks at one list only is no filter.

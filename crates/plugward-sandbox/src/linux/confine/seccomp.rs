@@ -3,7 +3,10 @@
 //! Owns the lists with their reasons, and loading the filter. Refuses killing for a forbidden call: run times probe for
 //! features and fall back when they read an error, so only calls of another architecture kill.
 
-use std::io;
+use std::{
+    io,
+    os::fd::{FromRawFd, OwnedFd},
+};
 
 use super::bpf::{Program, Rule, Unless};
 use crate::{Level, Network};
@@ -67,6 +70,9 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
+    // Memory that belongs to no process, so that nobody who counts sees it.
+    libc::SYS_shmget,
+    libc::SYS_msgget,
     // The machine itself.
     libc::SYS_kexec_load,
     libc::SYS_kexec_file_load,
@@ -128,10 +134,8 @@ const METADATA: &[i64] = &[
     REMOVEXATTRAT,
     FILE_SETATTR,
     libc::SYS_inotify_add_watch,
-    // Shared memory and queues of the user, which no file permission protects.
-    libc::SYS_shmget,
+    // Semaphores and queues of the user, which no file permission protects.
     libc::SYS_shmat,
-    libc::SYS_msgget,
     libc::SYS_semget,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
@@ -223,6 +227,14 @@ const CONDITIONAL: &[Rule] = &[
     // Run times connect themselves to their children by pairs; a pair of any other family is a way to odd kernel code.
     Rule { number: libc::SYS_socketpair, unless: Unless::AnyOf(&[&[(0, libc::AF_UNIX as u32)]]), errno: libc::EPERM },
 ];
+
+/// A process that hides from its own user cannot be measured. At level `full` the launcher sees it all the same, and level
+/// `limited` is kept open for a plugward inside, which hides its own.
+const NO_HIDING: Rule = Rule {
+    number: libc::SYS_prctl,
+    unless: Unless::NoneOf { argument: 0, values: &[libc::PR_SET_DUMPABLE as u32] },
+    errno: libc::EPERM,
+};
 
 /// No family at all: this closes TCP, UDP, multipath TCP, virtual machine, netlink, packet, and Unix sockets by name.
 const NO_SOCKET: Rule = Rule { number: libc::SYS_socket, unless: Unless::Never, errno: libc::EPERM };
@@ -330,6 +342,9 @@ pub(super) fn program(network: &Network, level: Level, unix: UnixSockets) -> Pro
     if level != Level::Limited {
         rules.push(NO_OPENAT2);
     }
+    if level == Level::Partial {
+        rules.push(NO_HIDING);
+    }
     if level == Level::Full {
         rules.extend([SET_ID_CHANGE, SET_ID_CHANGE_HERE].concat());
     } else {
@@ -342,6 +357,24 @@ pub(super) fn program(network: &Network, level: Level, unix: UnixSockets) -> Pro
 
 /// Puts the filter in force for this process and all it starts. Allocates nothing.
 pub(super) fn load(program: &Program) -> io::Result<()> {
+    set_filter(program, 0).map(|_| ())
+}
+
+/// As [`load`] for a filter that asks; returns where the questions come. Allocates nothing.
+pub(super) fn load_asking(program: &Program) -> io::Result<OwnedFd> {
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // A signal would otherwise make the plugin's call start again and be counted twice. Kernels before 5.19 cannot.
+    let raw = match set_filter(program, listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set_filter(program, listener)?,
+        other => other?,
+    };
+    let raw = i32::try_from(raw).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+    #[allow(unsafe_code, reason = "taking ownership of a raw descriptor")]
+    // SAFETY: the kernel has just made this descriptor for the call above and nothing else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+fn set_filter(program: &Program, flags: libc::c_ulong) -> io::Result<libc::c_long> {
     let instructions = program.instructions();
     let filter = libc::sock_fprog {
         len: libc::c_ushort::try_from(instructions.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
@@ -349,8 +382,8 @@ pub(super) fn load(program: &Program) -> io::Result<()> {
     };
     #[allow(unsafe_code, reason = "seccomp has no safe wrapper")]
     // SAFETY: `filter` points to `len` instructions that live across the call; the kernel copies and checks them.
-    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter) };
+    if result >= 0 { Ok(result) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! ends there. Refuses returning into the launcher's code, and outliving the launcher or the last process of the plugin.
 
 use std::{
-    fs,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::Path,
     process::exit,
@@ -48,8 +47,6 @@ use crate::{
 const FIRST_OTHER_DESCRIPTOR: i32 = 3;
 /// Name in process lists; the kernel keeps 15 bytes.
 const PROCESS_NAME: &std::ffi::CStr = c"plugward-init";
-/// The first choice of the kernel when memory runs out: a plugin, and never the host.
-pub(super) const OOM_SCORE: &str = "1000";
 /// Longest wait for room in the channel to the launcher, which is empty at that time.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(5);
 /// Files a plugin makes are its user's alone.
@@ -65,11 +62,14 @@ pub(super) struct Start<'a> {
     pub(super) reports: OwnedFd,
     /// The user to become, if it is not the launcher's.
     pub(super) target: Option<(Uid, Gid)>,
+    /// Where the plugin's observer waits for it, in a trial.
+    pub(super) observed: Option<OwnedFd>,
 }
 
 /// Runs to the end of the plugin and ends this process.
 pub(super) fn run(start: Start<'_>) -> ! {
-    let kept: Vec<i32> = start.stdio.iter().map(AsRawFd::as_raw_fd).chain([start.reports.as_raw_fd()]).collect();
+    let others = [&start.reports].into_iter().chain(&start.observed);
+    let kept: Vec<i32> = start.stdio.iter().chain(others).map(AsRawFd::as_raw_fd).collect();
     // The launcher's control socket is among what is closed: a copy of it here would hide the launcher's end.
     let closed = close_all_but(kept).map_err(Failure::at(Step::Descriptors));
     // This copy keeps the channel open for the report whatever happens to the values below.
@@ -88,11 +88,11 @@ pub(super) fn run(start: Start<'_>) -> ! {
 }
 
 fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
-    let Start { spec, sandbox, stdio, task, layers, reports, target } = start;
+    let Start { spec, sandbox, stdio, task, layers, reports, target, observed } = start;
     end_with_launcher()?;
     wait_for_go(&reports)?;
     let _unnamed = set_name(PROCESS_NAME);
-    fs::write("/proc/self/oom_score_adj", OOM_SCORE).map_err(Failure::at(Step::OutOfMemory))?;
+    confine::put_first_out_of_memory("self")?;
     // Opened by the launcher's user, whose files they are.
     let prepared = Prepared::open(Sources::open(spec, sandbox)?, &sandbox.network)?;
     if let Some((uid, gid)) = target {
@@ -114,7 +114,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
     }
     std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
 
-    let confinement = confinement(&prepared, sandbox, layers)?;
+    let confinement = confinement(&prepared, sandbox, layers)?.observed_by(observed);
     let applied = confinement
         .applied()
         .with_if(has_files, Applied::MOUNTS)

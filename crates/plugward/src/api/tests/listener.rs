@@ -25,7 +25,13 @@ impl Listening {
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let server = tokio::spawn(serve(api.host.clone(), listener, Options::new(api.token.clone()), stop.clone()));
+        let server = tokio::spawn(serve(
+            api.host.clone(),
+            listener,
+            Options::new(api.token.clone()),
+            axum::Router::new(),
+            stop.clone(),
+        ));
         Self { api, address, stop, server }
     }
 
@@ -62,7 +68,9 @@ async fn only_loopback_addresses_are_listened_on() {
     // Whoever opened it.
     let api = Api::new().await;
     let open = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let served = serve(api.host.clone(), open, Options::new(api.token.clone()), CancellationToken::new()).await;
+    let served =
+        serve(api.host.clone(), open, Options::new(api.token.clone()), axum::Router::new(), CancellationToken::new())
+            .await;
     assert!(served.unwrap_err().to_string().contains("can be reached from other machines"));
 }
 

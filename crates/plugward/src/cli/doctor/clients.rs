@@ -1,7 +1,7 @@
 //! What `doctor` says about agents' own settings. Reads them, and names other entries; shows nothing of what they hold.
 
 use super::Row;
-use crate::cli::clients;
+use crate::cli::{clients, cost};
 use crate::clients::{Report, Standing};
 use crate::settings::Settings;
 
@@ -48,4 +48,19 @@ pub(super) fn rows(settings: &Settings) -> Vec<Row> {
         }
     };
     machine.survey().iter().filter_map(row).collect()
+}
+
+/// Profiles with a budget.
+pub(super) async fn budgets(settings: &Settings) -> Vec<Row> {
+    let row = |costs: &cost::Costs| {
+        let (check, found, is_within) = costs.finding();
+        let fix =
+            "see `plugward tools --cost`, then name fewer plugins or tools in the profile, or set `mode = \"search\"`";
+        if is_within {
+            Row::ok(&check, found)
+        } else {
+            Row::warning(&check, found, "it fills the agent's context", fix)
+        }
+    };
+    cost::of_budgets(settings).await.iter().map(row).collect()
 }

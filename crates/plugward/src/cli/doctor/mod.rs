@@ -76,6 +76,7 @@ pub(super) async fn run(output: &Output, settings: Result<Settings, SettingsErro
             rows.push(environment(&settings, has_level));
             rows.extend(home(&settings).await);
             rows.extend(clients::rows(&settings));
+            rows.extend(clients::budgets(&settings).await);
         }
         Err(error) => {
             let fix = "correct the file at that place, or move it away to use the defaults";

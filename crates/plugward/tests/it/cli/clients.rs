@@ -62,6 +62,10 @@ fn all_means_all_that_are_here() {
     assert!(user.path().join(".config/zed/settings.json").exists());
     cli.ok(&["disconnect", "--all", "--yes"]);
     assert!(!user.path().join(".config/zed/settings.json").exists());
+    // One whose file is broken is told, and the others are served all the same.
+    std::fs::write(user.path().join(".config/zed/settings.json"), "{ broken").unwrap();
+    let done = cli.ends(1, &["connect", "--all", "--yes"]);
+    assert!(done.stderr.contains("zed/settings.json") && done.stdout.contains("connected cursor"), "{}", done.stderr);
 }
 
 #[test]

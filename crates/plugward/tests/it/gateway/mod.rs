@@ -5,6 +5,8 @@
 mod calls;
 mod client;
 mod ending;
+mod http;
+mod http_client;
 mod lists;
 mod modern;
 mod people;

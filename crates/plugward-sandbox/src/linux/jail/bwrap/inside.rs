@@ -4,7 +4,6 @@
 //! capability, which profiles for bubblewrap deny to what it starts, and ends like the first process of the native way.
 
 use std::{
-    fs,
     os::fd::{AsFd, OwnedFd},
     process::exit,
 };
@@ -22,6 +21,7 @@ use crate::{
     linux::{
         channel,
         child::{self, Task},
+        confine,
         failure::{Failure, Step},
         layers::Layers,
         sources::Sources,
@@ -63,11 +63,13 @@ fn prepare_and_start(
     let sandbox = spec.sandbox.as_ref().filter(|sandbox| sandbox.level == Level::Full).ok_or(malformed)?;
     // Without capabilities, the kernel lets a process write there only while its user may inspect it.
     set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(Failure::at(Step::Privileges))?;
-    let written = fs::write("/proc/self/oom_score_adj", init::OOM_SCORE);
+    let written = confine::put_first_out_of_memory("self");
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::at(Step::Privileges))?;
-    written.map_err(Failure::at(Step::OutOfMemory))?;
+    written?;
     let task = match purpose {
         Purpose::Plugin => Task::Plugin,
+        // Its observer would be on the other side of bubblewrap.
+        Purpose::Trial => return Err(malformed),
         Purpose::Witness => {
             let attempts = Attempts::from_arguments(sandbox, &spec.argv).ok_or(malformed)?;
             Task::Witness(Box::new(move || attempts.run()))

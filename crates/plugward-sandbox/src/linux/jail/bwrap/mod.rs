@@ -48,6 +48,7 @@ use crate::{
     BWRAP, LaunchSpec, Network, SandboxSpec,
     enforcement::Applied,
     linux::{
+        cgroup::Group,
         channel,
         confine::{self, Access, MINIMUM_ABI, kernel_abi},
         failure::{Failure, Step},
@@ -70,14 +71,16 @@ pub(in crate::linux) fn start(
     sandbox: &SandboxSpec,
     stdio: &[OwnedFd; channel::PASSED_DESCRIPTORS],
     canaries: Option<&Canaries>,
+    group: Option<&Group>,
 ) -> Result<Jailed, Failure> {
     let failed = Failure::at::<Errno>(Step::Bwrap);
     // Bubblewrap mounts nothing `noexec`, so Landlock is what keeps data from being executed.
     if kernel_abi() < MINIMUM_ABI {
         return Err(Failure::at(Step::LandlockVersion)(Errno::OPNOTSUPP));
     }
-    if !matches!(sandbox.network, Network::Off | Network::Open) {
-        return Err(failed(Errno::OPNOTSUPP));
+    // What bubblewrap starts has no capability, and without one nobody listens at the ports hosts have.
+    if matches!(sandbox.network, Network::Hosts(_)) {
+        return Err(Failure::at(Step::OwnNetwork)(Errno::OPNOTSUPP));
     }
     let prepared = Prepared::open(Sources::open(spec, sandbox)?, &sandbox.network)?;
     refuse_nested(&prepared.sources)?;
@@ -98,6 +101,7 @@ pub(in crate::linux) fn start(
     let (reports, inner) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
     let (complaint, complaints) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(failed)?;
+    let entrance = group.map(Group::entrance).transpose().map_err(Failure::at(Step::Limits))?;
     let mut command = Command::new(BWRAP);
     command.args(arguments).env_clear().current_dir("/").stdout(Stdio::null());
     command.stdin(Stdio::from(inner)).stderr(Stdio::from(complaints));
@@ -107,6 +111,10 @@ pub(in crate::linux) fn start(
         command.pre_exec(move || {
             // A request to terminate is for the plugin; it would end bubblewrap, and all inside with it, at once.
             signals::block_all()?;
+            // Before there is a second process, so that all of them are in the group.
+            if let Some(entrance) = &entrance {
+                rustix::io::write(entrance, b"0")?;
+            }
             for descriptor in &passed {
                 fcntl_setfd(rustix::fd::BorrowedFd::borrow_raw(*descriptor), FdFlags::empty())?;
             }
@@ -121,12 +129,12 @@ pub(in crate::linux) fn start(
     let mut child = command.spawn().map_err(Failure::at(Step::Bwrap))?;
     // What bubblewrap holds of these would keep the channels open here.
     drop(command);
-    let started = hand_over(&reports, spec, sandbox, stdio, canaries).and_then(|()| await_start(&reports));
+    let started = hand_over(&reports, spec, sandbox, stdio, canaries).and_then(|()| await_start(&reports, None));
     match started {
         Ok((applied, listeners)) => {
             let init = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(failed(Errno::SRCH))?;
             let applied = applied.with(Applied::BWRAP).with_if(target.is_some(), Applied::OWN_USER);
-            Ok(Jailed { init, main: main_from_outside(init), reports, applied, listeners })
+            Ok(Jailed { init, main: main_from_outside(init), reports, applied, listeners, observer: None })
         }
         Err(failure) => Err(explained(&mut child, complaint, failure)),
     }

@@ -1,0 +1,79 @@
+// Starts the given program with its face over HTTP, runs the official suite against it once for each revision, and
+// prints which checks failed: {"REVISION": {"SCENARIO": ["CHECK", ...]}}, every scenario that ran among them. Judges
+// nothing.
+import { spawn } from "node:child_process";
+import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+
+const [program, home, wantedTool, ...revisions] = process.argv.slice(2);
+const PATIENCE_MS = 60_000;
+
+const server = spawn(program, ["serve", "--http", "127.0.0.1:0"], { stdio: ["ignore", "ignore", "pipe"] });
+let told = "";
+const url = await new Promise((found, failed) => {
+  server.stderr.setEncoding("utf8").on("data", (text) => {
+    told += text;
+    const match = told.match(/MCP on (http:\/\/\S+\/mcp)/);
+    if (match) found(match[1]);
+  });
+  server.on("exit", () => failed(new Error(`the program ended: ${told}`)));
+  setTimeout(() => failed(new Error(`no address within ${PATIENCE_MS} ms: ${told}`)), PATIENCE_MS).unref();
+});
+const token = (await readFile(path.join(home, "run/mcp-token"), "utf8")).trim();
+
+// The plugin starts beside the server; the suite must not meet a list that is still empty.
+const deadline = Date.now() + PATIENCE_MS;
+for (;;) {
+  const meta = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+  };
+  const answer = await fetch(url, {
+    method: "POST",
+    headers: {
+      "content-type": "application/json",
+      authorization: `Bearer ${token}`,
+      "mcp-protocol-version": "2026-07-28",
+      "mcp-method": "tools/list",
+    },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list", params: { _meta: meta } }),
+  });
+  const text = await answer.text();
+  if (text.includes(`"${wantedTool}"`)) break;
+  if (Date.now() > deadline) throw new Error(`tool ${wantedTool} does not appear: ${text}\n${told}`);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+}
+
+const results = {};
+for (const revision of revisions) {
+  const out = await mkdtemp(path.join(tmpdir(), "plugward-conformance-"));
+  const suite = spawn(
+    process.execPath,
+    [
+      "--import",
+      path.resolve("token.mjs"),
+      "node_modules/@modelcontextprotocol/conformance/dist/index.js",
+      ...["server", "--url", url, "--requirements", revision, "-o", out],
+    ],
+    { stdio: ["ignore", "inherit", "inherit"], env: { ...process.env, PLUGWARD_CONFORMANCE_TOKEN: token } },
+  );
+  // Its exit code says no more than the checks do.
+  await new Promise((ended) => suite.on("exit", ended));
+  const scenarios = {};
+  for (const folder of await readdir(out)) {
+    const scenario = folder.replace(/^server-/, "").replace(/-\d{4}-\d{2}-\d{2}T.*$/, "");
+    const checks = JSON.parse(await readFile(path.join(out, folder, "checks.json"), "utf8"));
+    const failed = checks.filter((check) => check.status === "FAILURE");
+    scenarios[scenario] = [...new Set(failed.map((check) => check.id))].sort();
+    for (const check of failed) console.error(`${revision} ${scenario} ${check.id}: ${check.errorMessage}`);
+  }
+  results[revision] = scenarios;
+  await rm(out, { recursive: true });
+}
+server.removeAllListeners("exit");
+const ended = new Promise((resolve) => server.on("exit", resolve));
+server.kill("SIGTERM");
+await ended;
+// On a line of its own: the suite writes to the same stream.
+process.stdout.write(`\nRESULTS ${JSON.stringify(results)}\n`);
