@@ -19,7 +19,11 @@ pub(crate) const COMMAND_LIMIT: Duration = Duration::from_secs(180);
 pub(crate) struct Plugward {
     binary: PathBuf,
     home: PathBuf,
+    /// Folders of the machine beside the home, for permissions to be about.
+    shared: PathBuf,
     path: OsString,
+    /// The user it runs as, if it is not ours.
+    user: Option<u32>,
 }
 
 impl Plugward {
@@ -30,14 +34,45 @@ impl Plugward {
             bail!("`{}` is not built; run `cargo build --workspace` first", binary.display());
         }
         let home = std::env::temp_dir().join(format!("plugward-{purpose}-{}", std::process::id()));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&home)
-            .with_context(|| format!("home `{}` cannot be made", home.display()))?;
+        let shared = home.with_extension("shared");
+        for (folder, mode) in [(&home, 0o700), (&shared, 0o755)] {
+            std::fs::DirBuilder::new()
+                .mode(mode)
+                .create(folder)
+                .with_context(|| format!("folder `{}` cannot be made", folder.display()))?;
+        }
         let inherited = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::iter::once(tools::python_folder()?).chain(std::env::split_paths(&inherited));
         let path = std::env::join_paths(folders).context("PATH cannot be put together")?;
-        Ok(Self { binary, home, path })
+        Ok(Self { binary, home, shared, path, user: None })
+    }
+
+    /// The same for another user, with a copy of the binary that this one can execute, and without the folders of `PATH`
+    /// that are closed to it. Takes root.
+    pub(crate) fn hand_over(mut self, uid: u32) -> Result<Self> {
+        let copy = self.shared.join("plugward");
+        std::fs::copy(&self.binary, &copy).context("the binary cannot be copied")?;
+        std::os::unix::fs::chown(&self.home, Some(uid), Some(uid)).context("the home cannot be given away")?;
+        self.binary = copy;
+        let open = std::env::split_paths(&self.path).filter(|folder| tools::is_open_to_all(folder));
+        self.path = std::env::join_paths(open).context("PATH cannot be put together")?;
+        self.user = Some(uid);
+        Ok(self)
+    }
+
+    /// Where folders for permissions are.
+    pub(crate) fn shared(&self) -> &Path {
+        &self.shared
+    }
+
+    /// For messages: whose host it is, if it is not ours.
+    pub(crate) fn whose(&self) -> String {
+        self.user.map_or_else(String::new, |uid| format!(" (as user {uid})"))
+    }
+
+    /// Whether a program is on its `PATH`.
+    pub(crate) fn has(&self, program: &str) -> bool {
+        std::env::split_paths(&self.path).any(|folder| folder.join(program).is_file())
     }
 
     /// The binary.
@@ -51,8 +86,13 @@ impl Plugward {
     }
 
     /// What has to be set for `plugward` to find this home, apart from `PATH`.
-    pub(crate) fn settings(&self) -> [(&'static str, String); 2] {
-        [("PLUGWARD_HOME", self.home.display().to_string()), ("PLUGWARD_ENVIRONMENT", "production".to_owned())]
+    pub(crate) fn settings(&self) -> [(&'static str, String); 3] {
+        [
+            ("PLUGWARD_HOME", self.home.display().to_string()),
+            ("PLUGWARD_ENVIRONMENT", "production".to_owned()),
+            // Nothing stays behind when the checks end.
+            ("PLUGWARD_DAEMON", "off".to_owned()),
+        ]
     }
 
     /// Gives a job the environment under which it, or what it starts, finds this home.
@@ -60,10 +100,15 @@ impl Plugward {
         let inherited = std::env::vars_os().map(|(name, _)| name);
         let clean =
             inherited.filter(|name| name.to_string_lossy().starts_with("PLUGWARD_")).fold(job, Job::without_env);
+        let job = match self.user {
+            Some(uid) => clean.user(uid).dir("/").env("HOME", &self.shared),
+            None => clean,
+        };
         self.settings()
             .into_iter()
-            .fold(clean, |job, (name, value)| job.env(name, value))
+            .fold(job, |job, (name, value)| job.env(name, value))
             .env("PATH", &self.path)
+            .env("REAL_SERVERS_FOLDER", &self.shared)
             .env("NO_COLOR", "1")
     }
 
@@ -125,8 +170,10 @@ impl Plugward {
 
 impl Drop for Plugward {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.home) {
-            eprintln!("warning: home `{}` cannot be removed: {error}", self.home.display());
+        for folder in [&self.home, &self.shared] {
+            if let Err(error) = std::fs::remove_dir_all(folder) {
+                eprintln!("warning: folder `{}` cannot be removed: {error}", folder.display());
+            }
         }
     }
 }

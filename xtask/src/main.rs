@@ -1,13 +1,17 @@
 //! `cargo xtask`: the chores of this repository in Rust, so that a clone needs nothing but cargo to start. Owns tidy
-//! checks, the one test command, and the checks against real servers and clients. Refuses to be a build system: cargo
+//! checks, the one test command, the table of attacks, and the checks against real servers and clients. Refuses to be a build system: cargo
 //! builds.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for terminals and CI logs")]
 
+mod attacks;
+mod chaos;
 mod conformance;
 mod driver;
 mod guard;
+mod other_systems;
 mod packages;
+mod packaging;
 mod process;
 mod real_clients;
 mod real_servers;
@@ -23,7 +27,12 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   test [--quick]      everything that must pass before a commit counts; --quick leaves out real servers and clients
+  attacks             attacks the sandbox for real and shows what became of each threat at each level
+  other-systems       type-checks the sandbox for macOS and Windows
+  packaging           lets the tools that will read the files of packaging/ check them
   tidy [--verbose]    rules about the shape of the repository; --verbose also names what is close to a limit
+  chaos [--calls N] [--seed N]
+                      calls ten plugins that crash at random (100000 calls), and checks that nothing is lost or left
   real-servers        runs published MCP servers through plugward, from install to remove
   real-clients        lets published MCP clients call tools through `plugward serve --stdio`
   conformance         runs the official conformance suite against `plugward serve --http`
@@ -60,8 +69,12 @@ fn dispatch(words: &[&str]) -> Result<()> {
     match words {
         ["test"] => test::run(false),
         ["test", "--quick"] => test::run(true),
+        ["chaos", options @ ..] => chaos::run(options),
         ["real-servers"] => real_servers::run(),
         ["real-clients"] => real_clients::run(),
+        ["attacks"] => attacks::run(),
+        ["other-systems"] => other_systems::run(),
+        ["packaging"] => packaging::run(),
         ["conformance"] => conformance::run(),
         ["tidy"] => tidy::run(false),
         ["tidy", "--verbose"] => tidy::run(true),

@@ -104,6 +104,12 @@ impl Job {
         self
     }
 
+    /// Runs it as another user and group. Takes root.
+    pub(crate) fn user(mut self, id: u32) -> Self {
+        self.command.uid(id).gid(id);
+        self
+    }
+
     /// Copies the output to our standard error while it arrives.
     pub(crate) fn echo(mut self) -> Self {
         self.echo = true;

@@ -1,6 +1,11 @@
 //! `cargo xtask real-servers`: published MCP servers, run from a manifest through every command a person would use,
-//! from install to remove. Owns the list of servers and what their answers must hold; a server that stops working here
-//! would stop working for a user.
+//! from install to remove, at sandbox level `full` and without a network; then some of them by a host that runs as an
+//! ordinary user, and twenty plugins at once. Owns the list of servers and what their answers must hold; a server that
+//! stops working here would stop working for a user.
+
+mod crowd;
+mod ordinary;
+mod static_server;
 
 use std::fs;
 use std::path::Path;
@@ -73,6 +78,53 @@ const SERVERS: &[Server] = &[
         ],
     },
     Server {
+        id: "server-filesystem-granted",
+        finish: |_| Ok(()),
+        calls: &[
+            Call {
+                tool: "read_text_file",
+                arguments: r#"{"path":"{shared}/granted/letter.txt"}"#,
+                exit_code: 0,
+                holds: &[GRANTED_TEXT],
+            },
+            // Told of this folder by its command, and not granted it: what keeps it out is the sandbox.
+            Call {
+                tool: "read_text_file",
+                arguments: r#"{"path":"{shared}/next/letter.txt"}"#,
+                exit_code: 1,
+                holds: &["next"],
+            },
+        ],
+    },
+    Server {
+        id: "server-memory",
+        finish: |_| Ok(()),
+        calls: &[
+            Call {
+                tool: "create_entities",
+                arguments: r#"{"entities":[{"name":"harbour","entityType":"place","observations":["ships leave"]}]}"#,
+                exit_code: 0,
+                holds: &["harbour", "ships leave"],
+            },
+            Call { tool: "read_graph", arguments: "{}", exit_code: 0, holds: &["entities"] },
+        ],
+    },
+    Server {
+        id: "server-sequential-thinking",
+        finish: |_| Ok(()),
+        calls: &[Call {
+            tool: "sequentialthinking",
+            arguments: r#"{"thought":"first","nextThoughtNeeded":true,"thoughtNumber":1,"totalThoughts":2}"#,
+            exit_code: 0,
+            holds: &["thoughtNumber"],
+        }],
+    },
+    Server {
+        id: "static-server",
+        finish: static_server::build_into,
+        calls: &[Call { tool: "echo", arguments: r#"{"text":"one file"}"#, exit_code: 0, holds: &["one file"] }],
+    },
+    Server {
         id: "mcp-server-time",
         finish: |_| Ok(()),
         calls: &[
@@ -120,6 +172,9 @@ const SERVERS: &[Server] = &[
     },
 ];
 
+/// What lies in the granted folder.
+const GRANTED_TEXT: &str = "a letter in the granted folder";
+
 /// Steps in the order they are taken, as the columns of the table.
 const STEPS: [&str; 8] = ["install", "review", "approve", "enable", "tools", "call", "disable", "remove"];
 
@@ -128,24 +183,60 @@ pub(crate) fn run() -> Result<()> {
     let root = tools::workspace_root()?;
     let packages: Vec<Package> = SERVERS.iter().map(|server| server.package(&root)).collect::<Result<_>>()?;
     let plugward = Plugward::fresh(&root, "servers")?;
+    share(&plugward)?;
 
-    println!("{:<20}{}", "server", STEPS.map(|step| format!("{step:<10}")).concat());
+    println!("{:<28}{}", "server", STEPS.map(|step| format!("{step:<10}")).concat());
     let mut failures = Vec::new();
     for (server, package) in SERVERS.iter().zip(&packages) {
-        let mut row = format!("{:<20}", server.id);
-        let mut walk = Walk { plugward: &plugward, server, package, digest: String::new() };
-        for step in STEPS {
-            let started = Instant::now();
-            if let Err(error) = walk.step(step) {
-                row.push_str("FAILED");
-                failures.push(format!("{} {step}: {error:#}", server.id));
-                break;
-            }
-            row.push_str(&format!("{:<10}", format!("{:.1} s", started.elapsed().as_secs_f64())));
-        }
-        println!("{}", row.trim_end());
+        walk(&plugward, server, package, &mut failures);
     }
+    drop(plugward);
+    ordinary::run(&root, SERVERS.iter().zip(&packages), &mut failures)?;
+    crowd::run(&root, &packages, &mut failures)?;
     if failures.is_empty() { Ok(()) } else { bail!("real servers:\n{}", failures.join("\n")) }
+}
+
+/// Makes the folder that is granted, and the one beside it that is not; everybody may read both.
+fn share(plugward: &Plugward) -> Result<()> {
+    for (folder, text) in [("granted", GRANTED_TEXT), ("next", "a letter nobody granted")] {
+        let folder = plugward.shared().join(folder);
+        fs::create_dir(&folder)?;
+        fs::write(folder.join("letter.txt"), text)?;
+    }
+    Ok(())
+}
+
+/// Copies a package, links as links.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path())?, target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes one server through every step and prints its row.
+fn walk(plugward: &Plugward, server: &Server, package: &Package, failures: &mut Vec<String>) {
+    let mut row = format!("{:<28}", server.id);
+    let mut walk = Walk { plugward, server, package, digest: String::new() };
+    for step in STEPS {
+        let started = Instant::now();
+        if let Err(error) = walk.step(step) {
+            row.push_str("FAILED");
+            failures.push(format!("{} {step}{}: {error:#}", server.id, plugward.whose()));
+            break;
+        }
+        row.push_str(&format!("{:<10}", format!("{:.1} s", started.elapsed().as_secs_f64())));
+    }
+    println!("{}", row.trim_end());
 }
 
 /// The package of one server by id, for other checks.
@@ -179,7 +270,15 @@ impl Walk<'_> {
                 Ok(())
             }
             "approve" => plugward.approve(id, &self.digest),
-            "enable" | "disable" => plugward.succeed(&[step, id]).map(drop),
+            "enable" => {
+                let enabled = plugward.json(&["enable", id, "--json"])?;
+                let level = &enabled["plugin"]["enforcement"]["level"];
+                if level != "full" {
+                    bail!("it runs at sandbox level {level}, not at `full`");
+                }
+                Ok(())
+            }
+            "disable" => plugward.succeed(&[step, id]).map(drop),
             "tools" => self.check_tools(),
             "call" => self.server.calls.iter().try_for_each(|call| self.check_call(call)),
             "remove" => self.remove(),
@@ -200,7 +299,8 @@ impl Walk<'_> {
 
     fn check_call(&self, call: &Call) -> Result<()> {
         let name = format!("{}.{}", self.server.id, call.tool);
-        let done = self.plugward.run(&["call", &name, call.arguments])?.expect_code(call.exit_code)?;
+        let arguments = call.arguments.replace("{shared}", &self.plugward.shared().display().to_string());
+        let done = self.plugward.run(&["call", &name, &arguments])?.expect_code(call.exit_code)?;
         for piece in call.holds {
             // A tool's own error may be told on either stream; a result only on standard output.
             let told = done.stdout.contains(piece) || (call.exit_code != 0 && done.stderr.contains(piece));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::Job;
-use crate::{conformance, real_clients, real_servers, tidy, tools};
+use crate::{conformance, other_systems, packaging, real_clients, real_servers, tidy, tools};
 
 /// Formatting only parses.
 const FORMAT_LIMIT: Duration = Duration::from_secs(300);
@@ -43,6 +43,8 @@ const STEPS: &[Step] = &[
     Step { name: "doc tests", action: doc_tests, slow: false },
     Step { name: "doc", action: doc, slow: false },
     Step { name: "tidy", action: |_| tidy::run(false), slow: false },
+    Step { name: "other systems", action: |_| other_systems::run(), slow: false },
+    Step { name: "packaging", action: |_| packaging::run(), slow: false },
     Step { name: "demo", action: demo, slow: false },
     Step { name: "real-servers", action: |_| real_servers::run(), slow: true },
     Step { name: "real-clients", action: |_| real_clients::run(), slow: true },

@@ -32,6 +32,8 @@ const PREREQUISITES: &[Prerequisite] = &[
     Prerequisite { program: "node", system_package: "nodejs", needed_for: "real servers and clients" },
     Prerequisite { program: "npm", system_package: "npm", needed_for: "installing real servers and clients" },
     Prerequisite { program: "python3", system_package: "python3", needed_for: "real servers and clients" },
+    Prerequisite { program: "jq", system_package: "jq", needed_for: "the examples of commands as tools" },
+    Prerequisite { program: "sqlite3", system_package: "sqlite3", needed_for: "the examples of commands as tools" },
 ];
 
 /// The folder of the workspace.
@@ -81,6 +83,13 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|candidate| candidate.is_file())
 }
 
+/// Whether every user may enter a folder and all above it.
+pub(crate) fn is_open_to_all(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Ok(folder) = folder.canonicalize() else { return false };
+    folder.ancestors().all(|part| std::fs::metadata(part).is_ok_and(|found| found.permissions().mode() & 0o001 != 0))
+}
+
 /// As [`find`], with an error that says what the program is for.
 pub(crate) fn require(program: &str) -> Result<PathBuf> {
     let purpose = PREREQUISITES.iter().find(|entry| entry.program == program).map_or("this step", |p| p.needed_for);
@@ -100,8 +109,28 @@ pub(crate) fn prepare() -> Result<()> {
     for entry in PREREQUISITES {
         require(entry.program)?;
     }
+    prepare_attacks();
+    prepare_packaging();
     check_node()?;
     check_python()
+}
+
+/// Programs that the attack suite uses if they are there: a missing one is installed when we may, and named when not.
+pub(crate) fn prepare_attacks() {
+    install_if_allowed("/usr/bin/bwrap", "bubblewrap", "the sandbox backend `bwrap` is not tried");
+}
+
+/// As above, for the step that checks `packaging/`.
+pub(crate) fn prepare_packaging() {
+    install_if_allowed("/usr/sbin/apparmor_parser", "apparmor", "the AppArmor profile is not checked");
+}
+
+fn install_if_allowed(program: &str, system_package: &str, without: &str) {
+    if !Path::new(program).is_file()
+        && let Err(error) = install_system_packages(&[system_package])
+    {
+        println!("    {program} is not here: {without} ({error:#})");
+    }
 }
 
 fn install_system_packages(packages: &[&str]) -> Result<()> {

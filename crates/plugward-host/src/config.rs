@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plugward_policy::Catalogue;
+use plugward_policy::{Catalogue, Supervision};
 use plugward_sandbox::Launcher;
 
 /// The gate of seed 000 §6 (requirements 104, 105): which isolation a start needs.
@@ -66,6 +66,48 @@ pub const DRAIN_GRACE: Duration = Duration::from_secs(5);
 /// stuck, and ends with the process of the host (invariant 5).
 pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(60);
 
+/// How plugins are looked after where their manifests do not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SupervisionSettings {
+    /// Failures in a row that pause a plugin: more than a blip, fewer than an agent's patience. At least 1.
+    pub breaker_failures: u32,
+    /// Pause before one call is let through to see whether the plugin answers again.
+    pub breaker_open: Duration,
+    /// Pause between two pings of a plugin that says nothing by itself; zero for none. Two in a row without an answer are
+    /// a plugin that hangs, so that one is noticed within a minute or so, at next to no cost.
+    pub ping_every: Duration,
+    /// Automatic starts in a row before a person has to act, at least 1. At the default first pause five are about half a
+    /// minute of trying.
+    pub start_limit: u32,
+    /// A plugin that was ready this long has earned a fresh count of starts.
+    pub healthy_after: Duration,
+}
+
+impl Default for SupervisionSettings {
+    fn default() -> Self {
+        Self {
+            breaker_failures: 5,
+            breaker_open: Duration::from_secs(10),
+            ping_every: Duration::from_secs(30),
+            start_limit: 5,
+            healthy_after: Duration::from_secs(60),
+        }
+    }
+}
+
+impl SupervisionSettings {
+    /// What holds for one plugin: its manifest's word where there is one.
+    pub(crate) fn of(&self, manifest: &Supervision) -> Self {
+        Self {
+            breaker_failures: manifest.breaker_failures.unwrap_or(self.breaker_failures).max(1),
+            breaker_open: manifest.breaker_open.unwrap_or(self.breaker_open),
+            ping_every: manifest.ping_every.unwrap_or(self.ping_every),
+            start_limit: manifest.start_limit.unwrap_or(self.start_limit).max(1),
+            healthy_after: manifest.healthy_after.unwrap_or(self.healthy_after),
+        }
+    }
+}
+
 /// Settings of a host.
 pub struct HostConfig {
     /// State folder (`PLUGWARD_HOME`).
@@ -82,6 +124,8 @@ pub struct HostConfig {
     pub naming: Naming,
     /// First pause of an automatic restart; it doubles up to [`crate::supervisor::MAX_BACKOFF`].
     pub restart_base_delay: Duration,
+    /// How plugins are looked after where their manifests do not say.
+    pub supervision: SupervisionSettings,
     /// Who operates this host, for the record of approvals.
     pub operator: String,
 }

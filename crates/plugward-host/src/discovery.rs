@@ -105,7 +105,7 @@ fn failure(error: RequestError, limit: Duration) -> DiscoveryError {
     match error {
         RequestError::TimedOut { .. } => DiscoveryError::TimedOut { limit },
         RequestError::Rejected(error) => DiscoveryError::Rejected { code: error.code, message: error.message },
-        RequestError::Invalid(reason) => DiscoveryError::Invalid(reason),
+        RequestError::Invalid(reason) | RequestError::Refused(reason) => DiscoveryError::Invalid(reason),
         RequestError::TooLarge { bytes, limit } => {
             DiscoveryError::Invalid(format!("a page has {bytes} bytes, over the limit of {limit} bytes"))
         }

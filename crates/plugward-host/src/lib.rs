@@ -5,13 +5,16 @@
 //! binary. Start at [`Host`]; a call's way is told in [`CallRequest`]'s module, a plugin's life in the supervisor's.
 
 mod call;
+mod command;
 mod config;
 mod contract;
 mod discovery;
+mod egress;
 mod error;
 mod events;
 mod host;
 mod ids;
+mod loader;
 mod offers;
 mod package;
 mod raw_object;
@@ -20,22 +23,30 @@ mod sandbox_check;
 mod schema;
 mod session;
 mod supervisor;
+mod trial;
 mod views;
 
+pub use call::breaker::{BreakerState, BreakerView};
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
+pub use command::{
+    CommandError, CommandErrorCode, CommandResult, CommandStage, CommandTools, CommandToolsConfig, RegisteredCommand,
+    Registration, SpilledOutput,
+};
 pub use config::{
     DRAIN_GRACE, Environment, HostConfig, MAX_CONCURRENT_CALLS, MAX_CONCURRENT_CALLS_PER_PLUGIN, MAX_PARALLEL_STARTS,
-    MAX_QUEUED_CALLS, Naming, SHUTDOWN_LIMIT, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE,
+    MAX_QUEUED_CALLS, Naming, SHUTDOWN_LIMIT, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE, SupervisionSettings,
 };
 pub use error::{CallFailure, ErrorCode, HostError};
 pub use events::HostEvent;
-pub use host::{ApprovalOrigin, Host};
+pub use host::{ApprovalOrigin, ExposedTool, GateView, Host};
+pub use loader::{FolderSettings, FolderWatch, MAX_PLUGIN_FILES};
 pub use offers::{OfferError, OfferList, OfferRequest, Offers};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
-pub use sandbox_check::{LevelCheck, check_levels};
+pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
+pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};
 pub use views::{
-    Answer, HeldTool, HostView, LogLine, LogOrigin, PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView,
-    ToolView,
+    Answer, AttemptOutcome, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt,
+    PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView, ToolView,
 };

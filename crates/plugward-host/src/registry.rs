@@ -37,7 +37,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Rises with each change.
+    /// Rises with each change of what is offered.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -50,6 +50,12 @@ impl Snapshot {
     /// Whether there is no tool.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
+    }
+
+    /// Whether a reader of the list would find the same one.
+    fn offers_the_same_as(&self, other: &Self) -> bool {
+        let offer = |tool: &RegisteredTool| (tool.exposed_name.clone(), tool.definition.digest);
+        self.tools.iter().map(offer).eq(other.tools.iter().map(offer))
     }
 
     pub(crate) fn tools(&self) -> &[RegisteredTool] {
@@ -154,6 +160,17 @@ impl Registry {
         Ok(())
     }
 
+    /// Leads the calls of a plugin's tools another way; the tools stay as they are.
+    pub(crate) fn reroute(&self, plugin: &PluginId, route: &Arc<Route>) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.get_mut(plugin) {
+            for (_, old) in &mut entry.tools {
+                *old = Arc::clone(route);
+            }
+            self.rebuild(&entries);
+        }
+    }
+
     /// Takes a plugin's tools out; they are not callable from the moment this returns.
     pub(crate) fn withdraw(&self, plugin: &PluginId) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -206,11 +223,15 @@ impl Registry {
             }
         }
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        snapshot.version = current.version + 1;
+        // Where calls go is nobody's business: a client told of it would read the same list again.
+        let is_same = snapshot.offers_the_same_as(&current);
+        snapshot.version = current.version + u64::from(!is_same);
         let version = snapshot.version;
         *current = Arc::new(snapshot);
         drop(current);
-        self.changed.send_replace(version);
+        if !is_same {
+            self.changed.send_replace(version);
+        }
     }
 }
 

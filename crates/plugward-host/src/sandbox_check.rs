@@ -5,10 +5,9 @@
 
 use std::path::PathBuf;
 
-use plugward_policy::PluginId;
 use plugward_sandbox::{Enforcement, LaunchSpec, Launcher, Level, SandboxSpec, SpawnError, StopGrace, system_paths};
 
-use crate::package::user_of;
+use crate::host::user_for_checks;
 
 /// A program of every system that ends at once.
 const IDLE_PROGRAMS: [&str; 2] = ["/usr/bin/true", "/bin/true"];
@@ -24,17 +23,18 @@ pub struct LevelCheck {
 
 /// Tries the levels worth the name, strongest first. Blocks for some milliseconds each.
 pub fn check_levels(launcher: &Launcher) -> Vec<LevelCheck> {
-    let try_level = |level| LevelCheck { level, outcome: try_level(launcher, level) };
-    [Level::Full, Level::Partial].into_iter().map(try_level).collect()
+    [Level::Full, Level::Partial].into_iter().map(|level| check_level(launcher, level)).collect()
+}
+
+/// Tries one level. Blocks for some milliseconds.
+pub fn check_level(launcher: &Launcher, level: Level) -> LevelCheck {
+    LevelCheck { level, outcome: try_level(launcher, level) }
 }
 
 fn try_level(launcher: &Launcher, level: Level) -> Result<Enforcement, SpawnError> {
     let program = IDLE_PROGRAMS.iter().map(PathBuf::from).find(|path| path.exists());
     let executable = program.unwrap_or_else(|| PathBuf::from(IDLE_PROGRAMS[0]));
-    let mut sandbox = SandboxSpec { read_only: system_paths(), ..SandboxSpec::new(level) };
-    if let Ok(id) = PluginId::new("sandbox-check") {
-        sandbox.user = user_of(&id);
-    }
+    let sandbox = SandboxSpec { read_only: system_paths(), user: user_for_checks(), ..SandboxSpec::new(level) };
     let spec = LaunchSpec {
         argv: vec![executable.clone().into_os_string()],
         executable,

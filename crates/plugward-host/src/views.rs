@@ -3,11 +3,14 @@
 //! Owns the shapes; the faces own their wire formats. Refuses secrets (values are masked before they get here) and
 //! stderr text outside [`LogLine`].
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use plugward_policy::{AccessLine, Change, Digest, HostStatus, PluginId, PluginStatus, SandboxLevel, ToolId};
 use plugward_sandbox::Enforcement;
 use serde_json::value::RawValue;
+
+use crate::call::breaker::{BreakerState, BreakerView};
 
 /// One plugin as people see it.
 #[derive(Debug, Clone)]
@@ -53,10 +56,17 @@ pub struct PluginView {
     pub warnings: Vec<String>,
     /// Automatic restarts since the host started.
     pub restarts: u32,
+    /// What its process and its breaker do, in one line.
+    pub activity: String,
     /// Non-protocol lines skipped on its stdout.
     pub noise_lines: u64,
     /// Last failure, if it has not been overcome.
     pub error: Option<String>,
+    /// Hosts it tried to reach since somebody last approved it, refused ones first. Only with a list of hosts: without
+    /// any, and with all, nobody sees what it tries.
+    pub network_attempts: Vec<NetworkAttempt>,
+    /// Attempts beyond those, which are only counted.
+    pub network_attempts_unlisted: u64,
     /// Sandbox in force while it runs.
     pub enforcement: Option<Enforcement>,
     /// The manifest's text as installed.
@@ -88,6 +98,8 @@ pub struct QuarantinedTool {
 pub struct HostView {
     /// Id.
     pub plugin_id: PluginId,
+    /// Whether it is a command, which has no process between calls.
+    pub is_command: bool,
     /// State.
     pub status: HostStatus,
     /// Tools registered now.
@@ -112,8 +124,38 @@ pub struct HostView {
     pub calls_waiting: usize,
     /// Whether calls are refused because it failed repeatedly.
     pub is_paused: bool,
+    /// The circuit breaker.
+    pub breaker: BreakerView,
+    /// Automatic restarts since the host started.
+    pub restarts: u32,
+    /// Time until the next automatic start, if one is due.
+    pub next_start_in: Option<Duration>,
+    /// It is on and offers its tools without a process; the next call starts it.
+    pub is_asleep: bool,
     /// Last failure.
     pub error: Option<String>,
+}
+
+impl HostView {
+    /// All of it that moves, in one line.
+    pub fn activity(&self) -> String {
+        let state = if self.is_asleep { "asleep" } else { self.status.as_str() };
+        let BreakerView { state: breaker, failures, threshold, retry_after, .. } = self.breaker;
+        let mut line = format!("{state}, {} calls running, {} waiting", self.calls_running, self.calls_waiting);
+        line.push_str(&format!(", breaker {}", breaker.as_str()));
+        match (breaker, retry_after) {
+            (BreakerState::Closed, _) if failures > 0 => {
+                line.push_str(&format!(" ({failures} of {threshold} failures)"));
+            }
+            (_, Some(pause)) => line.push_str(&format!(" (for {:.1} s)", pause.as_secs_f32())),
+            _ => {}
+        }
+        line.push_str(&format!(", {} restarts", self.restarts));
+        if let Some(pause) = self.next_start_in {
+            line.push_str(&format!(", next start in {:.1} s", pause.as_secs_f32()));
+        }
+        line
+    }
 }
 
 /// One tool.
@@ -137,6 +179,26 @@ pub struct ToolView {
     pub available: bool,
 }
 
+/// The folders of plugin files, as of the last look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FoldersView {
+    /// Plugins that come from files.
+    pub plugins: usize,
+    /// What is wrong, one entry per file or folder, in the order of their paths.
+    pub problems: Vec<FileProblem>,
+}
+
+/// A file that is not what runs, or a folder that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileProblem {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What is wrong, one line each, with positions.
+    pub reasons: Vec<String>,
+    /// The plugin that goes on running as it was before, if there is one.
+    pub keeps: Option<PluginId>,
+}
+
 /// What a person is shown before agreeing: everything that would run and be touched (requirement 94).
 #[derive(Debug, Clone)]
 pub struct ReviewView {
@@ -156,6 +218,8 @@ pub struct ReviewView {
     pub package_files: u64,
     /// Bytes in the package.
     pub package_bytes: u64,
+    /// `server`, `command` for a program that runs once for each call, or `script` for a command that is a shell script.
+    pub runs: &'static str,
     /// The program that would be executed, and its digest.
     pub executable: String,
     /// Digest of that program.
@@ -269,4 +333,59 @@ pub enum Answer {
     AllowSession,
     /// No.
     Deny,
+}
+
+/// A host a plugin tried to reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkAttempt {
+    /// Its name or address, as the plugin gave it; escaped for people.
+    pub host: String,
+    /// The port; none when only the name was asked for.
+    pub port: Option<u16>,
+    /// How it went.
+    pub outcome: AttemptOutcome,
+    /// Why it was not allowed or did not come about; empty if it did.
+    pub reason: String,
+    /// How often.
+    pub count: u64,
+    /// The last time.
+    pub last_at: SystemTime,
+    /// Bytes sent over connections that have ended.
+    pub sent_bytes: u64,
+    /// Bytes received over connections that have ended.
+    pub received_bytes: u64,
+}
+
+impl NetworkAttempt {
+    /// Host and port as they are usually written.
+    pub fn place(&self) -> String {
+        match self.port {
+            Some(port) if self.host.contains(':') => format!("[{}]:{port}", self.host),
+            Some(port) => format!("{}:{port}", self.host),
+            None => self.host.clone(),
+        }
+    }
+}
+
+/// How an attempt to reach a host went, what a person should see first first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    /// Nobody granted it.
+    Refused,
+    /// It was granted, and the host could not be reached.
+    Failed,
+    /// It was granted, and connected.
+    Allowed,
+}
+
+impl AttemptOutcome {
+    /// The word for it in answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Allowed => "allowed",
+        }
+    }
 }

@@ -7,6 +7,7 @@
 mod access;
 mod approval;
 mod canonical;
+mod command;
 mod decision;
 mod expand;
 mod id;
@@ -25,6 +26,12 @@ pub use access::{
 };
 pub use approval::{ApprovalSubject, ApprovalTextError, ApprovedArgument, Change, PinError, ToolPin};
 pub use canonical::CanonicalError;
+pub use command::{
+    ARGUMENT_BYTES_MAX, ARGUMENTS_BYTES_MAX, ArgumentError, COMMAND_TIMEOUT_DEFAULT, CommandTool, ExitMeaning,
+    GATE_NAME_VARIABLE, Gate, GatePhase, GateSeverity, Group, Invocation, Item, OUTPUT_BYTES_DEFAULT, OutputForm,
+    Overflow, Parameter, ParameterKind, Piece, Prepared, SHELL, ShellScript, TOOL_NAME_VARIABLE, Template,
+    UnknownGatePhase, Word, WorkingDirectory, is_parameter_name,
+};
 pub use decision::{Decision, DecisionInput, ReasonStep, StandingAnswer, decide};
 pub use expand::{ExpandBackendError, ExpandError, ExpandedBackend, FieldError, expand, expand_backend};
 pub use id::{
@@ -32,10 +39,10 @@ pub use id::{
     REMOTE_TOOL_NAME_BYTES_MAX, RemoteToolName, ToolId,
 };
 pub use manifest::{
-    Backend, CONCURRENT_CALLS_DEFAULT, Diagnostic, MANIFEST_BYTES_MAX, MESSAGE_BYTES_DEFAULT, Manifest, ManifestError,
-    ManifestErrorKind, NamePattern, ParsedManifest, PatternError, QUEUED_CALLS_DEFAULT, RESULT_BYTES_DEFAULT,
-    RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, SandboxLevel, Severity, StdoutMode,
-    TOOL_TIMEOUT_DEFAULT, ToolFilter, UnknownSandboxLevel, parse_manifest,
+    Backend, BackendKind, CONCURRENT_CALLS_DEFAULT, Diagnostic, MANIFEST_BYTES_MAX, MESSAGE_BYTES_DEFAULT, Manifest,
+    ManifestError, ManifestErrorKind, NamePattern, ParsedManifest, PatternError, QUEUED_CALLS_DEFAULT,
+    RESULT_BYTES_DEFAULT, RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, SandboxLevel, Severity,
+    StdoutMode, Supervision, TOOL_TIMEOUT_DEFAULT, ToolFilter, UnknownSandboxLevel, parse_manifest,
 };
 pub use naming::{EXPOSED_NAME_BYTES_MAX, ExposedName, NamingError, NamingMode, PluginTools, expose};
 pub use permission::{Catalogue, Effect, GrantSet, UnknownEffect};

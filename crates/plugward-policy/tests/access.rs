@@ -175,7 +175,7 @@ fn dangerous_permissions_are_pointed_out_and_ordinary_ones_are_not() {
 fn limits_are_read_within_their_ranges() {
     let manifest = parse(
         "sandbox: {memory_bytes: 16777216, cpu_seconds: 60, processes: 1, open_files: 16, file_bytes: 4096, \
-         disk_bytes: 1048576}\n",
+         disk_bytes: 1048576, wall_seconds: 3600}\n",
     )
     .manifest;
     let wanted = ResourceLimits {
@@ -185,6 +185,7 @@ fn limits_are_read_within_their_ranges() {
         open_files: 16,
         file_bytes: 4096,
         disk_bytes: 1024 * 1024,
+        wall_seconds: Some(3600),
     };
     assert_eq!(manifest.access.limits, wanted);
     assert_eq!(manifest.min_sandbox_level, SandboxLevel::Full);
@@ -196,6 +197,7 @@ fn limits_are_read_within_their_ranges() {
         ("processes: 4097", "sandbox.processes: expected"),
         ("open_files: 15", "sandbox.open_files: expected"),
         ("file_bytes: 0", "sandbox.file_bytes: expected"),
+        ("wall_seconds: 0", "sandbox.wall_seconds: expected a whole number from 1"),
         ("disk_bytes: 1", "sandbox.disk_bytes: expected"),
         ("memory: 1", "unknown key"),
         ("procesess: 1", "did you mean `processes`?"),
@@ -220,7 +222,7 @@ fn a_person_is_told_in_order_of_risk() {
         "moderate: may connect to api.example.test, port 443",
         "moderate: is given the variable EDITOR of your environment",
         "low: may use 2 GiB of memory, processor time without a bound, 256 processes and threads, 1024 open files in \
-         each process, files of 1 GiB each, and any number of them",
+         each process, files of 1 GiB each, and 2 GiB for all of its own data",
         "absent: gets no other files but its own package and data",
         "absent: gets no other hosts",
         "absent: gets no other variables of your environment but the usual ones, such as PATH and LANG",

@@ -370,3 +370,30 @@ fn debug_output_has_no_values_of_variables() {
     let shown = format!("{:?}", parse(&text).manifest);
     assert!(shown.contains("API_KEY") && !shown.contains("s3cr3t-value"), "{shown}");
 }
+
+#[test]
+fn supervision_is_read_and_a_zero_that_means_nothing_is_refused_by_name() {
+    // C2: a zero is not turned into a default in silence.
+    let with = |lines: &str| {
+        let text = format!(
+            "id: demo\nname: Demo\nversion: 1.0.0\nbackend: {{type: mcp, transport: stdio, command: x}}\n{lines}"
+        );
+        parse_manifest(&text, "plugin.yaml")
+    };
+    assert_eq!(with("").unwrap().manifest.supervision, plugward_policy::Supervision::default());
+    let all = "supervision:\n  lazy: true\n  idle_stop_seconds: 300\n  exclusive: false\n  ping_seconds: 0\n  \
+               breaker_failures: 1\n  breaker_open_seconds: 2\n  start_limit: 3\n  healthy_after_seconds: 4\n";
+    let read = with(all).unwrap().manifest.supervision;
+    assert!(read.lazy && !read.exclusive && read.sleeps());
+    assert_eq!((read.breaker_failures, read.start_limit), (Some(1), Some(3)));
+    let seconds =
+        [read.idle_stop, read.ping_every, read.breaker_open, read.healthy_after].map(|time| time.unwrap().as_secs());
+    assert_eq!(seconds, [300, 0, 2, 4]);
+    for key in ["idle_stop_seconds", "breaker_failures", "breaker_open_seconds", "start_limit", "healthy_after_seconds"]
+    {
+        let error = with(&format!("supervision:\n  {key}: 0\n")).unwrap_err().to_string();
+        assert!(error.contains(&format!("supervision.{key}")) && error.contains("found `0`"), "{error}");
+    }
+    let error = with("supervision:\n  lasy: true\n").unwrap_err().to_string();
+    assert!(error.contains("did you mean `lazy`?"), "{error}");
+}

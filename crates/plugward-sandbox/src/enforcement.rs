@@ -46,8 +46,14 @@ impl std::fmt::Display for Level {
 pub enum TreeControl {
     /// The launcher adopts orphans and walks its descendants; a plugin that keeps forking can delay the end.
     Subreaper,
+    /// A control group: the kernel kills everything in it at once.
+    Cgroup,
     /// A process namespace: the end of its first process ends all others.
     PidNamespace,
+    /// On macOS: its process group, and descendants that still have their parents.
+    ProcessGroup,
+    /// On Windows: a job object, whose end is the end of every process in it.
+    Job,
 }
 
 /// What keeps a plugin from the user's files.
@@ -61,6 +67,10 @@ pub enum FileControl {
     Landlock,
     /// A file tree of its own in which nothing else exists.
     MountNamespace,
+    /// On macOS: a Seatbelt profile.
+    Seatbelt,
+    /// On Windows: an AppContainer, which has rights to what was granted to it and to all of them.
+    AppContainer,
 }
 
 /// What keeps a plugin from the network.
@@ -70,10 +80,16 @@ pub enum FileControl {
 pub enum NetworkControl {
     /// Nothing.
     Open,
+    /// Its network has no way out but listeners for the hosts it was given.
+    Hosts,
     /// It can make no socket.
     NoneSeccomp,
     /// It can make no socket, and its network has no way out.
     NoneNamespace,
+    /// On macOS: a Seatbelt profile without network rules.
+    NoneSeatbelt,
+    /// On Windows: an AppContainer without network capabilities.
+    NoneAppContainer,
 }
 
 /// What limits the memory of a plugin.
@@ -85,6 +101,12 @@ pub enum MemoryControl {
     None,
     /// Private memory of each process; shared memory does not count.
     Rlimit,
+    /// On Windows: the committed memory of each process in its job object.
+    Job,
+    /// As above by the kernel, and all processes together with what they share by a look ten times a second.
+    RlimitAndWatch,
+    /// A control group: everything its processes use, shared memory included.
+    Cgroup,
 }
 
 /// What limits the number of processes of a plugin.
@@ -98,6 +120,10 @@ pub enum ProcessControl {
     User,
     /// The count of its user namespace.
     UserNamespace,
+    /// On Windows: the count of its job object.
+    Job,
+    /// The count of its control group.
+    Cgroup,
 }
 
 /// What limits the disk a plugin may fill.
@@ -111,6 +137,10 @@ pub enum DiskControl {
     FileSize,
     /// Private temporary files of a fixed size, and the size of each file elsewhere.
     TmpfsAndFileSize,
+    /// The size of each file, and that of its home by measuring.
+    FileSizeAndWatch,
+    /// Private temporary files of a fixed size, the size of each file elsewhere, and that of its home by measuring.
+    TmpfsFileSizeAndWatch,
 }
 
 /// The user a plugin runs as, seen from the host.
@@ -124,11 +154,48 @@ pub enum UserControl {
     Separate,
 }
 
+/// What puts the level in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Backend {
+    /// The launcher itself, on Linux.
+    Native,
+    /// On Linux, bubblewrap for namespaces and mounts and the launcher for the rest: where only bubblewrap may make user
+    /// namespaces.
+    Bwrap,
+    /// Seatbelt on macOS. Written and type-checked; untested.
+    Seatbelt,
+    /// AppContainer and job object on Windows. Written and type-checked; untested.
+    AppContainer,
+}
+
+impl Backend {
+    /// The word used in reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Bwrap => "bwrap",
+            Self::Seatbelt => "seatbelt",
+            Self::AppContainer => "app_container",
+        }
+    }
+
+    /// Whether the attack suite is run against it.
+    #[must_use]
+    pub const fn is_tested(self) -> bool {
+        matches!(self, Self::Native | Self::Bwrap)
+    }
+}
+
 /// Report of what is enforced for one plugin process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforcement {
     /// Overall level; the only value a policy may compare with a required minimum.
     pub level: Level,
+    /// What puts it in force.
+    pub backend: Backend,
     /// How the process tree is ended.
     pub tree: TreeControl,
     /// What closes the file system.
@@ -170,6 +237,11 @@ impl Applied {
     pub(crate) const PROCESS_LIMIT: Self = Self(1 << 15);
     pub(crate) const FILE_LIMIT: Self = Self(1 << 16);
     pub(crate) const OWN_USER: Self = Self(1 << 17);
+    /// Bubblewrap made the namespaces.
+    pub(crate) const BWRAP: Self = Self(1 << 30);
+    pub(crate) const MEMORY_WATCH: Self = Self(1 << 18);
+    pub(crate) const DISK_WATCH: Self = Self(1 << 19);
+    pub(crate) const CGROUP: Self = Self(1 << 20);
 
     pub(crate) const fn landlock(abi: u8) -> Self {
         Self(abi as u32)
@@ -228,7 +300,12 @@ impl Enforcement {
         let landlock_abi = applied.landlock_abi();
         Self {
             level,
-            tree: if has(Applied::PROCESSES) { TreeControl::PidNamespace } else { TreeControl::Subreaper },
+            backend: if has(Applied::BWRAP) { Backend::Bwrap } else { Backend::Native },
+            tree: match (has(Applied::PROCESSES), has(Applied::CGROUP)) {
+                (true, _) => TreeControl::PidNamespace,
+                (false, true) => TreeControl::Cgroup,
+                (false, false) => TreeControl::Subreaper,
+            },
             fs: match landlock_abi {
                 _ if has(Applied::MOUNTS) => FileControl::MountNamespace,
                 0 => FileControl::None,
@@ -238,18 +315,27 @@ impl Enforcement {
             net: match (has(Applied::NO_SOCKETS), has(Applied::NETWORK)) {
                 (true, true) => NetworkControl::NoneNamespace,
                 (true, false) => NetworkControl::NoneSeccomp,
-                (false, _) => NetworkControl::Open,
+                (false, true) => NetworkControl::Hosts,
+                (false, false) => NetworkControl::Open,
             },
-            mem: if has(Applied::MEMORY_LIMIT) { MemoryControl::Rlimit } else { MemoryControl::None },
+            mem: match (has(Applied::MEMORY_LIMIT), has(Applied::MEMORY_WATCH)) {
+                (true, _) if has(Applied::CGROUP) => MemoryControl::Cgroup,
+                (true, true) => MemoryControl::RlimitAndWatch,
+                (true, false) => MemoryControl::Rlimit,
+                (false, _) => MemoryControl::None,
+            },
             pids: match (has(Applied::PROCESS_LIMIT), has(Applied::PROCESSES)) {
+                _ if has(Applied::CGROUP) => ProcessControl::Cgroup,
                 (true, true) => ProcessControl::UserNamespace,
                 (true, false) => ProcessControl::User,
                 (false, _) => ProcessControl::None,
             },
-            disk: match (has(Applied::FILE_LIMIT), has(Applied::MOUNTS)) {
-                (true, true) => DiskControl::TmpfsAndFileSize,
-                (true, false) => DiskControl::FileSize,
-                (false, _) => DiskControl::None,
+            disk: match (has(Applied::FILE_LIMIT), has(Applied::MOUNTS), has(Applied::DISK_WATCH)) {
+                (true, true, true) => DiskControl::TmpfsFileSizeAndWatch,
+                (true, false, true) => DiskControl::FileSizeAndWatch,
+                (true, true, false) => DiskControl::TmpfsAndFileSize,
+                (true, false, false) => DiskControl::FileSize,
+                (false, ..) => DiskControl::None,
             },
             uid: if has(Applied::OWN_USER) { UserControl::Separate } else { UserControl::Same },
             missing: missing(level, applied),
@@ -266,17 +352,25 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
     }
     let abi = applied.landlock_abi();
     let spaces = applied.has(Applied::MOUNTS);
-    let facts: [(bool, &str); 10] = [
-        (!applied.has(Applied::NO_SOCKETS), "network isolation"),
+    let open = !applied.has(Applied::NO_SOCKETS) && !applied.has(Applied::NETWORK);
+    let facts: [(bool, &str); 14] = [
+        (open, "network isolation"),
         (!spaces && abi == 0, "file system isolation"),
         (!spaces && abi > 0, "hiding that files exist"),
         (!applied.has(Applied::PROCESSES), "process namespace"),
         (!spaces && abi < LANDLOCK_SCOPES_ABI, "signals to the user's other processes"),
-        (!applied.has(Applied::NO_SOCKETS) && abi < LANDLOCK_SCOPES_ABI, "the user's Unix sockets without a path"),
+        (!applied.has(Applied::NO_SOCKETS) && level == Level::Limited, "the user's Unix sockets"),
         (spaces && abi == 0, "Landlock as a second layer"),
         (spaces && !applied.has(Applied::PROC), "/proc inside the sandbox"),
-        (!applied.has(Applied::PROCESS_LIMIT), "limit on processes"),
-        (true, "limit on shared memory (needs cgroup v2)"),
+        (
+            applied.has(Applied::BWRAP),
+            "keeping written files from being loaded as libraries (needs namespaces of our own)",
+        ),
+        (applied.has(Applied::BWRAP), "hiding what /proc tells about the machine (needs namespaces of our own)"),
+        (applied.has(Applied::BWRAP), "limit on the number of temporary files (needs namespaces of our own)"),
+        (!applied.has(Applied::PROCESS_LIMIT) && !applied.has(Applied::CGROUP), "limit on processes"),
+        (!applied.has(Applied::MEMORY_WATCH), "limit on shared memory"),
+        (!applied.has(Applied::DISK_WATCH), "limit on the size of its home"),
     ];
     facts.iter().filter(|(missing, _)| *missing).map(|(_, what)| (*what).to_owned()).collect()
 }
@@ -324,11 +418,18 @@ mod tests {
         assert_eq!((partial.fs, partial.net), (FileControl::Landlock, NetworkControl::NoneSeccomp));
         assert_eq!((partial.tree, partial.landlock_abi), (TreeControl::Subreaper, 5));
         assert!(partial.missing.iter().any(|layer| layer == "signals to the user's other processes"));
-        let all = Applied::from_bits(!0xff).with(Applied::landlock(7));
+        let listed = Enforcement::of(Level::Full, Applied::MOUNTS.with(Applied::NETWORK), None);
+        assert_eq!(listed.net, NetworkControl::Hosts);
+        assert!(!listed.missing.iter().any(|layer| layer == "network isolation"));
+        let all = Applied::from_bits(!0xff & !Applied::BWRAP.to_bits()).with(Applied::landlock(7));
         let full = Enforcement::of(Level::Full, all, Some("ok@boot/hash".into()));
         assert_eq!((full.fs, full.net), (FileControl::MountNamespace, NetworkControl::NoneNamespace));
-        assert_eq!((full.tree, full.pids), (TreeControl::PidNamespace, ProcessControl::UserNamespace));
-        assert_eq!(full.missing, ["limit on shared memory (needs cgroup v2)"]);
+        assert_eq!((full.tree, full.pids), (TreeControl::PidNamespace, ProcessControl::Cgroup));
+        assert_eq!((full.mem, full.disk), (MemoryControl::Cgroup, DiskControl::TmpfsFileSizeAndWatch));
+        assert!(full.missing.is_empty(), "{:?}", full.missing);
+        let bwrap = Enforcement::of(Level::Full, all.with(Applied::BWRAP), None);
+        assert_eq!((full.backend, bwrap.backend), (Backend::Native, Backend::Bwrap));
+        assert_eq!(bwrap.missing.len(), 3, "{:?}", bwrap.missing);
     }
 
     /// A minimum level is a comparison; a wrong order would let a weak sandbox pass for a strong one.

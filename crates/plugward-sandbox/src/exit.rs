@@ -27,6 +27,56 @@ impl std::fmt::Display for MainExit {
     }
 }
 
+/// A limit that a plugin passed and was ended for. The kernel keeps other limits by refusing a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+#[non_exhaustive]
+pub enum Exceeded {
+    /// The memory of all its processes together, shared memory included.
+    Memory {
+        /// What they used when it was noticed, in bytes.
+        used_bytes: u64,
+        /// The limit in bytes.
+        limit_bytes: u64,
+    },
+    /// The size of its own data.
+    Disk {
+        /// What it was when it was noticed, in bytes; `None` if folders are nested too deeply to be measured.
+        used_bytes: Option<u64>,
+        /// The limit in bytes.
+        limit_bytes: u64,
+    },
+    /// The time it may run.
+    WallTime {
+        /// The limit in seconds.
+        limit_s: u64,
+    },
+}
+
+impl std::fmt::Display for Exceeded {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::Memory { used_bytes, limit_bytes } => {
+                write!(formatter, "its processes used {}, the limit on memory is {}", mib(used_bytes), mib(limit_bytes))
+            }
+            Self::Disk { used_bytes: Some(used_bytes), limit_bytes } => {
+                write!(formatter, "its own data grew to {}, the limit is {}", mib(used_bytes), mib(limit_bytes))
+            }
+            Self::Disk { used_bytes: None, limit_bytes } => write!(
+                formatter,
+                "its own data is nested too deeply to be measured, and its size is limited to {}",
+                mib(limit_bytes)
+            ),
+            Self::WallTime { limit_s } => write!(formatter, "it ran for {limit_s} s, which is its limit"),
+        }
+    }
+}
+
+/// Bytes in the unit that limits are given in, rounded up so that what is over a limit never reads as the limit.
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1024 * 1024))
+}
+
 /// Final report on one plugin process and its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ExitReport {
@@ -38,4 +88,6 @@ pub struct ExitReport {
     /// Processes other than the main one that had to be signalled for the tree to end. A plugin that cleans up after
     /// itself has none.
     pub leftovers_killed: u32,
+    /// The limit it was ended for, if that was the reason.
+    pub exceeded: Option<Exceeded>,
 }

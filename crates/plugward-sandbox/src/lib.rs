@@ -37,8 +37,16 @@
 //! | `limited` | limits and filter |
 //! | `none` | nothing |
 //!
+//! Where only bubblewrap may make user namespaces, it makes those of level `full`; the launcher, executed again inside, adds
+//! the rest ([`Backend`]).
+//!
 //! Before a level is reported for the first time under the same rules in one boot, a witness runs in the plugin's place and
 //! tries to get through. [`Enforcement`] says what is in force and what is missing.
+//!
+//! # Trials
+//!
+//! [`Launcher::spawn_observed`] starts a plugin at level `full` as any other, and the launcher notes what it wanted and did not
+//! get: files that are on the machine and not in the sandbox, programs, addresses. It only looks; the layers decide as always.
 //!
 //! # What the launcher cannot do
 //!
@@ -47,38 +55,77 @@
 //! a process that left that session escapes. The report then says that the tree is not known to be gone. A plugin that
 //! keeps stopping its launcher can delay the end of its tree as long as it runs.
 //!
-//! Shared memory is not limited without cgroups, which are not used yet; nor is a list of hosts enforced.
+//! Where a control group was handed over, the kernel limits the memory and the number of a plugin's processes and kills them
+//! as a whole. Elsewhere the memory of a whole tree, shared memory included, and the size of a plugin's home are looked at
+//! ten times a second. A plugin that passes a limit is killed, and has got some way beyond it.
+//!
+//! # Listed hosts
+//!
+//! A plugin with [`Network::Hosts`] has a network in which there is nothing but a loopback device with listening sockets.
+//! Those sockets are handed to the host ([`PluginProcess::take_listeners`]), which accepts and decides where each
+//! connection leads. No process of ours runs inside, and no setting of the plugin has to be right for it.
 
+mod detached;
 mod enforcement;
 mod error;
 mod exit;
+mod listed;
+mod machine;
+mod observation;
 mod platform;
 mod sandbox;
 mod spec;
 
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(any(target_os = "macos", test))]
+mod seatbelt;
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 mod unsupported;
+#[cfg(windows)]
+mod windows;
+#[cfg(any(windows, test))]
+mod windows_text;
 
+pub use detached::{Detached, start_detached};
 pub use enforcement::{
-    DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
+    Backend, DiskControl, Enforcement, FileControl, Level, MemoryControl, NetworkControl, ProcessControl, TreeControl,
     UserControl,
 };
 pub use error::{OsCause, SpawnError, SpawnStep};
-pub use exit::{ExitReport, MainExit};
+pub use exit::{Exceeded, ExitReport, MainExit};
+pub use listed::{ListedHosts, Listeners, MAX_LISTENERS};
+pub use machine::{ControlGroupFacts, KernelAnswers, MachineFacts};
+pub use observation::{Attempt, AttemptKind, Observations};
 pub use platform::{Availability, PlatformReport, probe};
 pub use sandbox::{
-    DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
+    Alias, DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
 };
 pub use spec::{LaunchSpec, StopGrace};
 
-#[cfg(all(target_os = "linux", feature = "mutation"))]
-pub use linux::launcher_main_without;
 #[cfg(target_os = "linux")]
-pub use linux::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
-#[cfg(not(target_os = "linux"))]
+pub use linux::{Launcher, Notebook, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+#[cfg(all(target_os = "linux", feature = "mutation"))]
+pub use linux::{launcher_main_with_landlock, launcher_main_without};
+#[cfg(target_os = "macos")]
+pub use macos::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 pub use unsupported::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+
+#[cfg(windows)]
+pub use windows::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+
+/// Where distributions put bubblewrap, and where their profiles expect it. Not searched for: another program of that name
+/// would be let through all the same.
+pub const BWRAP: &str = "/usr/bin/bwrap";
+/// Why this process cannot give its plugins control groups of their own, in words; `None` if it can.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn control_group_missing() -> Option<String> {
+    linux::control_group_missing()
+}
 
 /// First argument that turns the host's executable into the launcher (see [`launcher_main_if_requested`]).
 pub const LAUNCH_ARGUMENT: &str = "__plugward-launch";

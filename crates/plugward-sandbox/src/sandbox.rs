@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::{Level, SpawnError};
+use crate::{Level, ListedHosts, SpawnError};
 
 /// Most paths of one kind. Each costs a mount and a rule at every start; a plugin that needs more is better served by the
 /// folder above them.
@@ -25,12 +25,24 @@ const KERNEL_TREES: [&str; 3] = ["/proc", "/sys", "/dev"];
 pub struct SandboxSpec {
     /// The level that has to be reached. If it cannot be, nothing starts (requirement 146).
     pub level: Level,
-    /// The plugin's own package, read-only (requirement 90). A plugin cannot change its own code.
+    /// The plugin's own package, read-only (requirement 90). A plugin cannot change its own code. No part of the path may
+    /// be a symbolic link. At level `full`, a plugin with a user of its own becomes the owner of what is in it, because
+    /// programs such as git refuse files of somebody else; being read-only there, it stays as it is.
     pub package_dir: Option<PathBuf>,
-    /// Files and folders it may read and execute. Symbolic links on the way are followed when the process starts.
+    /// The plugin's private home: it may read and write there, but execute nothing. A user of the plugin's own becomes the
+    /// owner of everything in it. No part of the path may be a symbolic link.
+    pub home_dir: Option<PathBuf>,
+    /// Files and folders it needs to run at all, to read and execute: those that nobody but the owner of the machine
+    /// changes. Symbolic links on the way are followed when the process starts.
     pub read_only: Vec<PathBuf>,
-    /// Files and folders it may read and write, but execute nothing from: its data folder and its home. No part of such a
-    /// path may be a symbolic link, because an earlier run may have planted it.
+    /// Other files and folders it may read and execute, which were looked at before: each is opened as it is written here,
+    /// and the start fails if any part of the path has become a symbolic link since.
+    pub granted: Vec<PathBuf>,
+    /// Names with links in them by which it reaches places of `granted` and `read_write`. Each link on the way is made
+    /// again inside, and the start fails if the name leads anywhere else by then.
+    pub aliases: Vec<Alias>,
+    /// Other files and folders it may read and write, but execute nothing from. No part of such a path may be a symbolic
+    /// link, because an earlier run may have planted it. A user of the plugin's own has to be the owner already.
     pub read_write: Vec<PathBuf>,
     /// Size of its private `/tmp` in bytes. Only level `full` has one.
     pub tmp_bytes: u64,
@@ -46,6 +58,15 @@ pub struct SandboxSpec {
     pub user: UserPolicy,
 }
 
+/// A name that leads to another place by symbolic links.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Alias {
+    /// The name the plugin uses.
+    pub name: PathBuf,
+    /// Where it leads, without any link.
+    pub place: PathBuf,
+}
+
 /// What a plugin may reach over the network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -53,8 +74,8 @@ pub enum Network {
     /// Nothing, not even services of this machine.
     #[default]
     Off,
-    /// These hosts only. Not enforceable yet: asking for it is an error.
-    Hosts(Vec<String>),
+    /// Listeners in a network of its own, and nothing else. Takes level `full`.
+    Hosts(ListedHosts),
     /// Everything the machine can reach.
     Open,
 }
@@ -62,7 +83,8 @@ pub enum Network {
 /// Limits on resources; `None` leaves the limit the host has itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Private memory of each process in bytes. Shared memory and files in memory do not count.
+    /// Memory in bytes: the private memory of each process, which the kernel refuses more of, and that of all processes
+    /// together with what they share, beyond which they are killed.
     pub memory_bytes: Option<u64>,
     /// Address space of each process in bytes. Breaks run times that reserve more than they use, such as Node.js.
     pub address_space_bytes: Option<u64>,
@@ -74,11 +96,15 @@ pub struct Limits {
     pub open_files: Option<u64>,
     /// Size of each file written in bytes.
     pub file_bytes: Option<u64>,
+    /// Size of everything in its home in bytes, beyond which it is killed.
+    pub disk_bytes: Option<u64>,
+    /// Time it may run in seconds, after which it is killed.
+    pub wall_s: Option<u64>,
 }
 
 impl Default for Limits {
-    /// Twice what the largest of the usual servers takes, measured on Node.js and Python. Processor time has no default,
-    /// because a server that runs for weeks adds it up.
+    /// Twice what the largest of the usual servers takes, measured on Node.js and Python. Processor time and the time
+    /// it may run have no default, because a server that runs for weeks adds them up.
     fn default() -> Self {
         Self {
             memory_bytes: Some(2 * 1024 * 1024 * 1024),
@@ -87,6 +113,8 @@ impl Default for Limits {
             processes: Some(256),
             open_files: Some(1024),
             file_bytes: Some(1024 * 1024 * 1024),
+            disk_bytes: Some(2 * 1024 * 1024 * 1024),
+            wall_s: None,
         }
     }
 }
@@ -113,7 +141,10 @@ impl SandboxSpec {
         Self {
             level,
             package_dir: None,
+            home_dir: None,
             read_only: Vec::new(),
+            granted: Vec::new(),
+            aliases: Vec::new(),
             read_write: Vec::new(),
             tmp_bytes: DEFAULT_TMP_BYTES,
             shm_bytes: DEFAULT_SHM_BYTES,
@@ -124,24 +155,40 @@ impl SandboxSpec {
         }
     }
 
-    /// Every path it may read and execute, the package first. The position is the number in reports about a path.
+    /// Every path it may read and execute that is opened as it is written, the package first. The position is the number
+    /// in reports about a path.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
+    pub(crate) fn exact(&self) -> impl Iterator<Item = &Path> {
+        self.package_dir.iter().chain(&self.granted).map(PathBuf::as_path)
+    }
+
+    /// Every path it may read and execute.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
     pub(crate) fn readable(&self) -> impl Iterator<Item = &Path> {
-        self.package_dir.iter().chain(&self.read_only).map(PathBuf::as_path)
+        self.exact().chain(self.read_only.iter().map(PathBuf::as_path))
+    }
+
+    /// Every path it may write to, the home first. The position is the number in reports about a path.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
+    pub(crate) fn writable(&self) -> impl Iterator<Item = &Path> {
+        self.home_dir.iter().chain(&self.read_write).map(PathBuf::as_path)
     }
 
     /// Refuses what could not be enforced, before anything starts.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
     pub(crate) fn check(&self) -> Result<(), SpawnError> {
-        if let Network::Hosts(hosts) = &self.network {
-            return Err(invalid(
-                "network",
-                format!("names {} hosts, and a list of hosts cannot be enforced yet; use off or open", hosts.len()),
-            ));
+        if let Network::Hosts(listed) = &self.network {
+            if self.level != Level::Full {
+                let reason = format!("lists hosts, which level `{}` cannot enforce; ask for level `full`", self.level);
+                return Err(invalid("network", reason));
+            }
+            listed.check()?;
         }
         for (field, paths) in [
             ("readable path", self.readable().collect()),
-            ("writable path", self.read_write.iter().map(PathBuf::as_path).collect()),
+            ("writable path", self.writable().collect()),
+            ("alias", self.aliases.iter().map(|alias| alias.name.as_path()).collect()),
+            ("place of an alias", self.aliases.iter().map(|alias| alias.place.as_path()).collect()),
         ] {
             let paths: Vec<&Path> = paths;
             if paths.len() > MAX_PATHS {
@@ -209,8 +256,9 @@ mod tests {
         type Change = fn(&mut SandboxSpec);
         assert!(SandboxSpec::new(Level::Full).check().is_ok());
         let broken: [(&str, Change); 9] = [
-            ("sandbox network names 1 hosts, and a list of hosts cannot be enforced yet; use off or open", |s| {
-                s.network = Network::Hosts(vec!["api.test".into()]);
+            ("sandbox network lists hosts, which level `partial` cannot enforce; ask for level `full`", |s| {
+                s.level = Level::Partial;
+                s.network = Network::Hosts(ListedHosts::default());
             }),
             ("sandbox readable path `lib` is not an absolute path without `..`", |s| s.read_only.push("lib".into())),
             ("sandbox writable path `/a/../b` is not an absolute path without `..`", |s| {

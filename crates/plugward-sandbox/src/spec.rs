@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{SandboxSpec, SpawnError};
+use crate::{Network, SandboxSpec, SpawnError};
 
 /// Largest specification in bytes, all strings together. Linux refuses argv and environment above a quarter of the
 /// stack limit (2 MiB by default), so anything near this could not be executed anyway.
@@ -17,6 +17,9 @@ pub(crate) const MAX_SPEC_BYTES: usize = 4 * 1024 * 1024;
 
 /// Room for everything of a specification that is not a string.
 const FIXED_BYTES: usize = 512;
+
+/// An address with its port, as encoded for the launcher.
+const ADDRESS_BYTES: usize = 20;
 
 /// One plugin process to start.
 ///
@@ -122,14 +125,27 @@ impl LaunchSpec {
     fn size_bytes(&self) -> usize {
         let sandbox = self.sandbox.iter();
         let paths =
-            sandbox.flat_map(|sandbox| sandbox.readable().chain(sandbox.read_write.iter().map(PathBuf::as_path)));
+            sandbox.flat_map(|sandbox| sandbox.readable().chain(sandbox.writable()).chain(alias_paths(sandbox)));
+        let listed = self.sandbox.iter().find_map(|sandbox| match &sandbox.network {
+            Network::Hosts(listed) => Some(listed),
+            _ => None,
+        });
+        let names = listed.iter().flat_map(|listed| &listed.names);
+        let addresses_bytes = listed.map_or(0, |it| (it.names.len() + it.listeners.len()) * ADDRESS_BYTES);
         let strings = [self.executable.as_os_str(), self.cwd.as_os_str()]
             .into_iter()
+            .chain(names.map(|(name, _)| OsStr::new(name.as_str())))
             .chain(paths.map(Path::as_os_str))
             .chain(self.argv.iter().map(OsString::as_os_str))
             .chain(self.env.iter().flat_map(|(name, value)| [name.as_os_str(), value.as_os_str()]));
-        strings.map(|string| string.len().saturating_add(size_of::<u32>())).fold(FIXED_BYTES, usize::saturating_add)
+        strings
+            .map(|string| string.len().saturating_add(size_of::<u32>()))
+            .fold(FIXED_BYTES + addresses_bytes, usize::saturating_add)
     }
+}
+
+fn alias_paths(sandbox: &SandboxSpec) -> impl Iterator<Item = &Path> {
+    sandbox.aliases.iter().flat_map(|alias| [alias.name.as_path(), alias.place.as_path()])
 }
 
 fn invalid(field: &'static str, reason: String) -> SpawnError {

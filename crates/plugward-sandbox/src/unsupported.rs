@@ -9,7 +9,10 @@ use std::os::fd::OwnedFd;
 #[cfg(windows)]
 use std::os::windows::io::OwnedHandle as OwnedFd;
 
-use crate::{Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, MainExit, SpawnError, StopGrace};
+use crate::{
+    Backend, Enforcement, ExitReport, LAUNCH_ARGUMENT, LaunchSpec, Listeners, MainExit, Observations, SpawnError,
+    StopGrace,
+};
 
 /// Starts plugins through launcher processes; not on this system.
 #[derive(Debug)]
@@ -50,12 +53,37 @@ impl Launcher {
         Self(())
     }
 
+    /// There is no backend here.
+    #[must_use]
+    pub fn with_backend(self, _backend: Backend) -> Self {
+        self
+    }
+
     /// Fails.
     ///
     /// # Errors
     /// Always [`SpawnError::Unsupported`].
     pub fn spawn(&self, _spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         Err(unsupported())
+    }
+
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always [`SpawnError::Unsupported`].
+    pub fn spawn_observed(&self, _spec: &LaunchSpec) -> Result<(Spawned, Notebook), SpawnError> {
+        Err(unsupported())
+    }
+}
+
+/// The record of a trial; there is none on this system.
+#[derive(Debug)]
+pub struct Notebook(Infallible);
+
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "no value of this type exists here; documented for Linux")]
+impl Notebook {
+    pub fn read(self) -> io::Result<Observations> {
+        match self.0 {}
     }
 }
 
@@ -68,6 +96,9 @@ impl PluginProcess {
         match self.0 {}
     }
     pub fn enforcement(&self) -> &Enforcement {
+        match self.0 {}
+    }
+    pub fn take_listeners(&self) -> Option<Listeners> {
         match self.0 {}
     }
     pub fn stop_grace(&self) -> StopGrace {

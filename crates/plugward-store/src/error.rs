@@ -16,6 +16,17 @@ pub enum StoreError {
         pid: Option<u32>,
     },
 
+    /// The home is another user's: what is written there by this one would lock that user out, or cannot be written.
+    #[error("home `{}` belongs to user {owner}, and this plugward runs as user {user}", path.display())]
+    HomeForeign {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who asked.
+        user: u32,
+    },
+
     /// The database cannot be read as one. It is left exactly as it was found.
     #[error(
         "database `{}` is damaged or not ours ({detail}); it was left untouched: restore a copy, or move it and its \

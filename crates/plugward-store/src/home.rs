@@ -3,7 +3,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -76,6 +76,20 @@ fn write_pid(file: &mut File) -> io::Result<()> {
 /// Makes the home where it is missing, readable by its owner alone.
 pub(crate) fn create_dir(dir: &Path) -> Result<(), StoreError> {
     DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).map_err(|e| StoreError::io(dir, e))
+}
+
+/// Refuses a home that another user of the machine works with. Root can write anywhere, and its files would then keep the
+/// home's owner out.
+pub(crate) fn refuse_foreign(dir: &Path) -> Result<(), StoreError> {
+    let user = rustix::process::geteuid().as_raw();
+    let owner_of = |path: &Path| std::fs::metadata(path).map(|found| (found.uid(), found.mode()));
+    let foreign = |owner| StoreError::HomeForeign { path: dir.to_owned(), owner, user };
+    match (owner_of(&dir.join(DATABASE_FILE)), owner_of(dir)) {
+        (Ok((owner, _)), _) if owner != user => Err(foreign(owner)),
+        // The folder is closed: without this look the answer would be "permission denied" at some file in it.
+        (Err(_), Ok((owner, mode))) if owner != user && mode & 0o077 == 0 => Err(foreign(owner)),
+        _ => Ok(()),
+    }
 }
 
 /// Makes the database file where it is missing and returns its path. SQLite gives its companion files the mode of the

@@ -113,6 +113,25 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
+    /// Puts another version of a plugin in place of the one that is installed: its source, version, package and manifest.
+    /// Whether it is on, its approvals, grants and pins stay as they are, for whoever compares them with the new version.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn update_plugin(&self, plugin: &PluginRow) -> Result<(), StoreError> {
+        let sql = "UPDATE plugins SET source = ?2, version = ?3, package_dir = ?4, package_digest = ?5, \
+                   manifest_text = ?6 WHERE plugin_id = ?1";
+        let changed = self.conn.prepare_cached(sql)?.execute((
+            &plugin.id,
+            &plugin.source,
+            &plugin.version,
+            &plugin.package_dir,
+            &plugin.package_digest,
+            &plugin.manifest_text,
+        ))?;
+        found(changed, &plugin.id)
+    }
+
     /// Records whether the person wants the plugin running.
     ///
     /// # Errors

@@ -55,6 +55,7 @@ impl Store {
 
     pub(crate) fn open_keeping(dir: &Path, spans_max: u64) -> Result<Self, StoreError> {
         home::create_dir(dir)?;
+        home::refuse_foreign(dir)?;
         let lock = home::HomeLock::acquire(dir)?;
         let path: Arc<Path> = home::create_database_file(dir)?.into();
         let conn = open_for_writing(&path).map_err(|e| e.located(&path))?;

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plugward_host::{ApprovalOrigin, CallRequest, Environment, Host, HostConfig, Naming, ToolSelector};
+use plugward_host::{
+    ApprovalOrigin, CallRequest, Environment, Host, HostConfig, Naming, SupervisionSettings, ToolSelector,
+};
 use plugward_policy::Catalogue;
 use plugward_sandbox::{LaunchSpec, Launcher, PluginProcess, StopGrace};
 use serde::Deserialize;
@@ -81,11 +83,13 @@ fn main() -> Fallible<()> {
 async fn measure() -> Fallible<()> {
     let home = tempfile::tempdir()?;
     let host = open(home.path()).await?;
-    run_plugin(&host, "fx").await?;
+    run_plugin(&host, "fx", "full").await?;
+    run_plugin(&host, "bare", "none").await?;
     let served = tempfile::tempdir()?;
     let mut ways = vec![
         Way::new("direct", Road::Direct(Client::start(fixture_spec()?, "echo").await?)),
-        Way::new("host", Road::Host(host.clone())),
+        Way::new("host", Road::Host(host.clone(), "fx.echo")),
+        Way::new("host, bare", Road::Host(host.clone(), "bare.echo")),
     ];
     match serve(served.path()).await {
         Ok(client) => ways.push(Way::new("serve --stdio", Road::Direct(client))),
@@ -132,7 +136,8 @@ struct Way {
 enum Road {
     /// An MCP server over pipes: the fixture, or our own face.
     Direct(Arc<Client>),
-    Host(Host),
+    /// A host, and the tool of the plugin that is called: in its sandbox, or without one.
+    Host(Host, &'static str),
 }
 
 #[derive(Default)]
@@ -234,11 +239,11 @@ impl Road {
                 let answer = client.call().await?;
                 if answer.contains("hello") { Ok(()) } else { Err(answer.into()) }
             }
-            Road::Host(host) => {
+            Road::Host(host, tool) => {
                 let arguments = RawValue::from_string(ARGUMENTS.to_owned())?;
-                let tool = ToolSelector::Id("fx.echo".to_owned());
-                let report = host.call(CallRequest::new(tool, Some(arguments), "bench")).await;
-                let reply = report.outcome.map_err(|failure| failure.message("fx.echo"))?;
+                let selector = ToolSelector::Id((*tool).to_owned());
+                let report = host.call(CallRequest::new(selector, Some(arguments), "bench")).await;
+                let reply = report.outcome.map_err(|failure| failure.message(tool))?;
                 if reply.result.get().contains("hello") { Ok(()) } else { Err(reply.error_text().into()) }
             }
         }
@@ -348,14 +353,15 @@ fn fixture_spec() -> Fallible<LaunchSpec> {
 /// Our own MCP server face, on a home in which the same plugin is switched on.
 async fn serve(home: &Path) -> Fallible<Arc<Client>> {
     let host = open(home).await?;
-    run_plugin(&host, "fx").await?;
+    run_plugin(&host, "fx", "full").await?;
     host.shutdown().await;
     drop(host);
     let executable = PathBuf::from(env!("CARGO_BIN_EXE_plugward"));
     let argv = [executable.as_os_str(), "serve".as_ref(), "--stdio".as_ref()].map(ToOwned::to_owned).to_vec();
     let env = vec![
         ("PLUGWARD_HOME".into(), home.as_os_str().to_owned()),
-        ("PLUGWARD_ENVIRONMENT".into(), "development".into()),
+        ("PLUGWARD_ENVIRONMENT".into(), "production".into()),
+        ("PLUGWARD_DAEMON".into(), "off".into()),
         ("PATH".into(), program_folder()?.into()),
     ];
     let spec = LaunchSpec { executable, argv, cwd: "/".into(), env, stop: StopGrace::default(), sandbox: None };
@@ -375,27 +381,35 @@ async fn open(home: &Path) -> Fallible<Host> {
         host_environment: vec![("PATH".to_owned(), program_folder()?.display().to_string())],
         naming: Naming::Prefixed,
         restart_base_delay: Duration::from_secs(1),
+        supervision: SupervisionSettings::default(),
         operator: "bench".to_owned(),
     };
     Ok(Host::open(config).await?)
 }
 
-/// Installs, approves and enables the fixture: validation, permission and trace are all on.
-async fn run_plugin(host: &Host, id: &str) -> Fallible<()> {
+/// Installs, approves and enables the fixture at a sandbox level: validation, permission and trace are all on.
+async fn run_plugin(host: &Host, id: &str, level: &str) -> Fallible<()> {
     let package = tempfile::tempdir()?;
     let program = std::env::current_exe()?;
     let command = program.file_name().and_then(|name| name.to_str()).ok_or("the benchmark has no name")?;
     let tools = ["echo", "fail", "sleep", "large", "environment", "exit"].map(|tool| format!("{id}.{tool}")).join(", ");
     let manifest = format!(
         "id: {id}\nname: Fixture\nversion: 1.0.0\npermissions: [notes.read]\ncontributes:\n  tools: [{tools}]\n\
+         sandbox:\n  minimum_level: {level}\n\
          backend:\n  type: mcp\n  transport: stdio\n  command: {command}\n  args: [{FIXTURE}, normal]\n"
     );
     std::fs::write(package.path().join("plugin.yaml"), manifest)?;
     host.install(package.path(), None).await?;
     let review = host.review(id).await?;
     host.approve(id, &review.digest, ApprovalOrigin::Test).await?;
-    host.enable(id).await?;
-    Ok(())
+    let view = host.enable(id).await?;
+    let found = view.enforcement.map_or("none", |enforcement| enforcement.level.as_str());
+    // What is measured has to be what the row says.
+    if found == level {
+        Ok(())
+    } else {
+        Err(format!("sandbox level is {found}, not {level}; see `plugward doctor`").into())
+    }
 }
 
 /// The other process of a memory measurement: a host with so many plugins, each called once.
@@ -403,7 +417,7 @@ async fn tell_memory(plugins: usize) -> Fallible<()> {
     let home = tempfile::tempdir()?;
     let host = open(home.path()).await?;
     for index in 0..plugins {
-        run_plugin(&host, &format!("p{index}")).await?;
+        run_plugin(&host, &format!("p{index}"), "full").await?;
         let arguments = RawValue::from_string(ARGUMENTS.to_owned())?;
         let tool = ToolSelector::Id(format!("p{index}.echo"));
         let report = host.call(CallRequest::new(tool, Some(arguments), "bench")).await;

@@ -5,9 +5,12 @@
 
 mod api;
 mod cli;
+mod clients;
 mod control;
+mod cost;
 mod exit;
 mod gateway;
+mod profile;
 mod settings;
 mod wire;
 

@@ -5,22 +5,39 @@
 //! (requirement 105), and a file that cannot be read in full is an error, not a warning.
 
 mod file;
+mod folders;
+mod profiles;
+mod supervision;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plugward_host::{Environment, HostConfig, Naming};
+use plugward_host::{Environment, FolderSettings, HostConfig, Naming, SupervisionSettings};
 use plugward_policy::Catalogue;
 use plugward_sandbox::{Launcher, SpawnError};
 
 pub(crate) use file::CONFIG_FILE;
+
+use crate::profile::Profiles;
+
+/// Variable that says whether `serve --stdio` starts a host of its own that stays; stronger than the file.
+pub(crate) const DAEMON_VARIABLE: &str = "PLUGWARD_DAEMON";
+
+/// How long a host that was started on demand stays without anybody: longer than it takes to restart an agent, and
+/// short enough that plugins do not fill the memory of a machine whose agents are closed.
+const DAEMON_IDLE_DEFAULT: Duration = Duration::from_secs(600);
 
 /// Variable that names the state folder.
 pub(crate) const HOME_VARIABLE: &str = "PLUGWARD_HOME";
 
 /// Variable that sets the environment; stronger than the file.
 pub(crate) const ENVIRONMENT_VARIABLE: &str = "PLUGWARD_ENVIRONMENT";
+
+/// Variable that names the project folder, in which commands run.
+const PROJECT_VARIABLE: &str = "PLUGWARD_PROJECT_DIR";
+/// The state folder in a user's own folder, unless something says otherwise.
+const HOME_IN_USER: &str = ".local/share/plugward";
 
 /// Folder in the home for what belongs to a serving process: its socket, and the token of the Host API.
 pub(crate) const RUN_DIR: &str = "run";
@@ -62,6 +79,8 @@ pub(crate) enum SettingsError {
 pub(crate) struct Settings {
     /// State folder, absolute.
     pub(crate) home: PathBuf,
+    /// Whether a program started without any of our variables and options has the same home.
+    pub(crate) is_usual_home: bool,
     /// The environment gate.
     pub(crate) environment: Environment,
     /// What decided the environment, for `doctor`.
@@ -72,6 +91,16 @@ pub(crate) struct Settings {
     pub(crate) naming: Naming,
     /// First pause of an automatic restart.
     pub(crate) restart_base_delay: Duration,
+    /// What each agent gets.
+    pub(crate) profiles: Profiles,
+    /// Whether `serve --stdio` starts a host that stays, where none runs.
+    pub(crate) is_on_demand: bool,
+    /// How long such a host stays without anybody.
+    pub(crate) daemon_idle: Duration,
+    /// How plugins are looked after where their manifests do not say.
+    pub(crate) supervision: SupervisionSettings,
+    /// Folders of plugin files; none if there are none.
+    pub(crate) folders: Option<FolderSettings>,
     /// Whether there is a settings file.
     pub(crate) has_file: bool,
 }
@@ -95,13 +124,26 @@ impl Settings {
             .permissions
             .into_iter()
             .fold(Catalogue::seed(), |catalogue, (name, effect)| catalogue.with(name, effect));
+        let is_on_demand = match variable(DAEMON_VARIABLE) {
+            // Whatever else is written there was meant to change something, and only one change is possible.
+            Some(word) if !word.is_empty() => word == "on-demand",
+            _ => file.is_on_demand.unwrap_or(true),
+        };
+        let usual = variable("HOME").map(|user| PathBuf::from(user).join(HOME_IN_USER));
+        let is_usual_home = usual.as_ref() == Some(&home);
         Ok(Self {
-            home,
+            is_usual_home,
             environment,
             environment_source,
             catalogue,
             naming: file.naming.unwrap_or_default(),
+            supervision: file.supervision.over_defaults(),
             restart_base_delay: file.restart_base_delay.unwrap_or(RESTART_BASE_DELAY_DEFAULT),
+            profiles: file.profiles,
+            is_on_demand,
+            daemon_idle: file.daemon_idle.unwrap_or(DAEMON_IDLE_DEFAULT),
+            folders: file.folders.settings(&home),
+            home,
             has_file,
         })
     }
@@ -114,14 +156,29 @@ impl Settings {
             catalogue: self.catalogue.clone(),
             launcher: Launcher::current_exe()?,
             // Variables that are no UTF-8 cannot be named in a manifest and are not on the list that plugins get.
-            host_environment: std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-                .collect(),
+            host_environment: with_project(
+                std::env::vars_os()
+                    .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                    .collect(),
+            ),
             naming: self.naming,
             restart_base_delay: self.restart_base_delay,
+            supervision: self.supervision,
             operator: operator(),
         })
     }
+}
+
+/// The environment with the project folder in it: the one it names, or else the folder plugward was started in.
+fn with_project(mut environment: Vec<(String, String)>) -> Vec<(String, String)> {
+    let named = environment.iter().any(|(name, value)| name == PROJECT_VARIABLE && !value.is_empty());
+    if !named
+        && let Some(folder) = std::env::current_dir().ok().and_then(|folder| folder.into_os_string().into_string().ok())
+    {
+        environment.retain(|(name, _)| name != PROJECT_VARIABLE);
+        environment.push((PROJECT_VARIABLE.to_owned(), folder));
+    }
+    environment
 }
 
 /// `--home`, else the variable, else the XDG data folder. Empty values count as absent.
@@ -132,7 +189,7 @@ fn locate_home(given: Option<PathBuf>, variable: impl Fn(&str) -> Option<OsStrin
         .or_else(|| set(HOME_VARIABLE))
         // The XDG rules: a relative path in these variables is to be ignored.
         .or_else(|| set("XDG_DATA_HOME").filter(|path| path.is_absolute()).map(|path| path.join("plugward")))
-        .or_else(|| set("HOME").map(|path| path.join(".local/share/plugward")))
+        .or_else(|| set("HOME").map(|path| path.join(HOME_IN_USER)))
         .ok_or(SettingsError::NoHome)?;
     Ok(std::path::absolute(&home).unwrap_or(home))
 }
@@ -148,7 +205,10 @@ fn operator() -> String {
 
 #[cfg(test)]
 mod tests {
+    use plugward_host::FolderWatch;
+
     use super::*;
+    use crate::profile::Mode;
 
     fn environment(pairs: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<OsString> {
         move |name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
@@ -190,15 +250,53 @@ mod tests {
     }
 
     #[test]
+    fn folders_of_plugin_files_lie_in_the_home_unless_they_say_otherwise() {
+        assert_eq!(in_home("plugins_recursive = true", &[]).unwrap().folders, None);
+        let one = in_home("plugins_dir = \"files\"", &[]).unwrap();
+        assert_eq!(one.folders, Some(FolderSettings::of(one.home.join("files"))));
+        let text = "plugins_dir = [\"/srv/a\", \"b\"]\nplugins_recursive = true\nplugins_poll_ms = 2000";
+        let two = in_home(text, &[]).unwrap();
+        let folders = two.folders.unwrap();
+        assert_eq!(folders.folders, [PathBuf::from("/srv/a"), two.home.join("b")]);
+        assert_eq!((folders.recursive, folders.watch), (true, FolderWatch::Poll(Duration::from_secs(2))));
+    }
+
+    #[test]
     fn every_setting_is_read_and_the_catalogue_is_extended() {
         let text = "\u{feff}naming = \"pass-through\"\nrestart_base_delay_ms = 20\n\
                     [permissions]\n\"notes.read\" = \"deny\"\nmail.send = \"ask\"\n";
         let settings = in_home(text, &[]).unwrap();
         assert_eq!(settings.naming, Naming::PassThrough);
+        let supervised = in_home("[supervision]\nbreaker_failures = 2\nping_seconds = 0", &[]).unwrap().supervision;
+        let expected = SupervisionSettings { breaker_failures: 2, ping_every: Duration::ZERO, ..Default::default() };
+        assert_eq!(supervised, expected);
         assert_eq!(settings.restart_base_delay, Duration::from_millis(20));
         let effect = |name: &str| settings.catalogue.effect(&plugward_policy::PermissionName::new(name).unwrap());
         assert_eq!((effect("notes.read").as_str(), effect("mail.send").as_str()), ("deny", "ask"));
         assert_eq!(effect("notes.write").as_str(), "ask");
+    }
+
+    #[test]
+    fn profiles_are_read_as_they_are_written() {
+        let text = "[profiles.cursor]\nplugins = [\"a\"]\ntools = [\"b.echo\"]\nbudget_tokens = 5_000\n\
+                    [profiles.zed]\nmode = \"search\"\n[profiles.default]\ntools = []\n";
+        let profiles = in_home(text, &[]).unwrap().profiles;
+        let cursor = profiles.of_client(Some("cursor"));
+        assert_eq!((cursor.has("a", "a.x"), cursor.has("b", "b.echo"), cursor.has("b", "b.x")), (true, true, false));
+        assert_eq!((cursor.budget_tokens, cursor.mode), (Some(5000), Mode::List));
+        let zed = profiles.of_client(Some("zed"));
+        assert_eq!((zed.has("any", "any.x"), zed.mode), (true, Mode::Search));
+        assert!(!profiles.of_client(None).has("a", "a.x"));
+    }
+
+    #[test]
+    fn a_host_on_demand_can_be_switched_off() {
+        assert!(in_home("", &[]).unwrap().is_on_demand);
+        assert!(!in_home("daemon = \"off\"", &[]).unwrap().is_on_demand);
+        assert!(in_home("daemon = \"off\"", &[(DAEMON_VARIABLE, "on-demand")]).unwrap().is_on_demand);
+        assert!(!in_home("", &[(DAEMON_VARIABLE, "off")]).unwrap().is_on_demand);
+        assert!(in_home("", &[(DAEMON_VARIABLE, "")]).unwrap().is_on_demand);
+        assert_eq!(in_home("daemon_idle_seconds = 5", &[]).unwrap().daemon_idle, Duration::from_secs(5));
     }
 
     /// A person who mistypes a setting must learn where, not wonder why it has no effect.
@@ -218,6 +316,29 @@ mod tests {
             ("[permissions]\nx.y = \"maybe\"", "config.toml:2:7: effect `maybe` is unknown: use allow, ask or deny"),
             ("[permissions]\n\"A b\" = \"ask\"", "config.toml:2:1: "),
             ("permissions = 1", "config.toml:1:15: `permissions` must be a table"),
+            ("profiles = 1", "config.toml:1:12: `profiles` must be a table"),
+            ("[profiles.a]\nplugin = []", "config.toml:2:1: unknown setting `plugin`; did you mean `plugins`?"),
+            ("[profiles.a]\ntools = [\"echo\"]", "config.toml:2:10: tool `echo` is no internal id"),
+            ("[profiles.a]\nplugins = [\"A b\"]", "config.toml:2:12: "),
+            ("[profiles.a]\nmode = \"fast\"", "config.toml:2:8: mode `fast` is unknown: use list or search"),
+            ("[profiles.\"a b\"]\n", "config.toml:1:11: name of a profile"),
+            ("[profiles.a]\nbudget_tokens = 0", "config.toml:2:17: `budget_tokens` must be a whole number from 1"),
+            ("daemon = \"always\"", "config.toml:1:10: daemon `always` is unknown: use on-demand or off"),
+            ("daemon_idle_seconds = 0", "config.toml:1:23: `daemon_idle_seconds` must be a whole number from 1"),
+            ("supervision = 1", "config.toml:1:15: `supervision` must be a table"),
+            // C2: a zero is not turned into something else in silence.
+            (
+                "[supervision]\nbreaker_failures = 0",
+                "config.toml:2:20: `breaker_failures` must be a whole number from 1 to 1000",
+            ),
+            (
+                "[supervision]\nbreaker_open_second = 1",
+                "config.toml:2:1: unknown setting `breaker_open_second`; did you mean `breaker_open_seconds`?",
+            ),
+            ("plugins_dir = \"\"", "config.toml:1:15: `plugins_dir` must not be empty"),
+            ("plugins_dir = [\"a\", 1]", "config.toml:1:21: `plugins_dir` must be a text"),
+            ("plugins_recursive = \"yes\"", "config.toml:1:21: `plugins_recursive` must be true or false"),
+            ("plugins_poll_ms = 0", "config.toml:1:19: `plugins_poll_ms` must be a whole number from 100 to 3600000"),
             ("a = = 1", "config.toml:1:5: "),
             ("naming = \"prefixed\"\nnaming = \"prefixed\"", "config.toml:2:1: "),
         ];

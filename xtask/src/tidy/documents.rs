@@ -1,4 +1,5 @@
-//! Owns the agreement between documents and code: the table of error codes, every page reachable, no dead links.
+//! Owns the agreement between documents and code: the table of error codes, the tests that the page of threats names,
+//! every page reachable, no dead links.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,6 +11,9 @@ use super::{Finding, Tree};
 const CODE_PAGE: &str = "docs/errors.md";
 /// Where the codes are spelled: a file, or a folder of that name.
 const CODE_SOURCES: &[&str] = &["crates/plugward-host/src/error.rs", "crates/plugward-host/src/error/"];
+
+/// Where threats and the tests that show them are listed.
+const THREAT_PAGE: &str = "docs/threats.md";
 
 /// Codes that only the page or only the code has.
 pub(crate) fn error_codes_differ(tree: &Tree) -> Vec<Finding> {
@@ -62,6 +66,28 @@ fn codes_in_table(page: &str) -> BTreeMap<String, usize> {
 fn is_code(text: &str) -> bool {
     let parts: Vec<&str> = text.split('_').collect();
     parts.len() > 1 && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_uppercase()))
+}
+
+/// Tests that the page of threats names and that are nowhere: a threat would look tested when it is not.
+pub(crate) fn cited_tests_missing(tree: &Tree) -> Vec<Finding> {
+    let Some(page) = tree.text(THREAT_PAGE) else {
+        return vec![Finding::new(THREAT_PAGE, 0, "file is missing", "write the table of threats")];
+    };
+    let mut found = Vec::new();
+    for (number, line) in page.lines().enumerate().filter(|(_, line)| line.starts_with("| ")) {
+        let evidence = line.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        if !evidence.starts_with("tests: ") && !evidence.starts_with("elsewhere: ") {
+            continue;
+        }
+        for name in evidence.split('`').skip(1).step_by(2) {
+            let function = format!("fn {}(", name.rsplit("::").next().unwrap_or(name));
+            if !tree.rust().any(|file| file.text.contains(&function)) {
+                let message = format!("test `{name}` is in no source file");
+                found.push(Finding::new(THREAT_PAGE, number + 1, message, "name the test that shows it"));
+            }
+        }
+    }
+    found
 }
 
 /// Pages under docs/ that neither README.md nor docs/README.md links.
@@ -167,6 +193,16 @@ mod tests {
         );
         assert_eq!(error_codes_differ(&Tree::of(&[(CODE_SOURCES[0], SOURCE)])).len(), 1);
         assert_eq!(error_codes_differ(&Tree::default()).len(), 1);
+    }
+
+    #[test]
+    fn cited_tests_that_are_nowhere_are_found() {
+        let page = "| 1 | a | b | tests: `limits::ends` |\n| 2 | a | b | elsewhere: `gone`, `ends` |\n| 3 | a | b | rows: x `y` |";
+        let source = "pub(crate) fn ends() {}";
+        let found = cited_tests_missing(&Tree::of(&[(THREAT_PAGE, page), ("crates/a/tests/b.rs", source)]));
+        let texts: Vec<_> = found.iter().map(|f| format!("{}:{} {}", f.path, f.line, f.message)).collect();
+        assert_eq!(texts, ["docs/threats.md:2 test `gone` is in no source file"]);
+        assert_eq!(cited_tests_missing(&Tree::default()).len(), 1);
     }
 
     #[test]

@@ -130,6 +130,7 @@ pub(crate) fn run(verbose: bool) -> Result<()> {
     findings.extend(sources::unfinished(&tree));
     findings.extend(words::forbidden(&tree));
     findings.extend(documents::error_codes_differ(&tree));
+    findings.extend(documents::cited_tests_missing(&tree));
     findings.extend(documents::unlinked(&tree));
     findings.extend(documents::dead_links(&tree, &root));
 

@@ -11,31 +11,36 @@
 pub(crate) mod admission;
 pub(crate) mod asks;
 pub(crate) mod breaker;
+mod place;
 mod record;
 pub(crate) mod result;
+mod target;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use plugward_policy::{
-    Catalogue, Decision, DecisionInput, Effect, GrantSet, Manifest, PluginId, StandingAnswer, ToolId, decide,
+    BackendKind, Catalogue, Decision, DecisionInput, Effect, GrantSet, Manifest, PluginId, StandingAnswer, ToolId,
+    decide,
 };
 use plugward_store::Store;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use result::ToolReply;
+pub(crate) use target::Target;
 
 use crate::error::CallFailure;
 use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
 use crate::schema::Violations;
-use crate::session::{RequestError, Session, Timing, ToolCall, masked};
-use admission::{Admission, Refused};
+use crate::session::{RequestError, Timing, ToolCall, masked};
+use admission::{Admission, Share};
 use asks::{AskEnd, Asks};
 use breaker::{Breaker, Outcome};
+use place::Placed;
 use record::{Recording, SpanDraft};
 
 /// Progress may extend a call beyond its tool's timeout, up to this many times the timeout (spec: a hard maximum
@@ -46,7 +51,7 @@ pub(crate) const HARD_TIMEOUT_FACTOR: u32 = 10;
 pub(crate) struct Route {
     pub(crate) plugin: PluginId,
     pub(crate) manifest: Arc<Manifest>,
-    pub(crate) session: Arc<Session>,
+    pub(crate) target: Target,
     pub(crate) admission: Admission,
     pub(crate) breaker: Arc<Breaker>,
     /// Its end was counted against the plugin already, or was wanted. One end fails all calls in flight at once, and is
@@ -75,6 +80,8 @@ pub struct CallRequest {
     pub meta: Option<Box<RawValue>>,
     /// Who calls, for decisions and traces: `cli`, `api`, `mcp:claude-code`, ...
     pub caller: String,
+    /// Which session of the caller, where it has more than one: those who wait for a busy plugin take turns by session.
+    pub session: u64,
     /// A limit shorter than the tool's own (requirement 82); the shorter one wins.
     pub timeout: Option<Duration>,
     /// Where progress notes go.
@@ -91,6 +98,7 @@ impl CallRequest {
             arguments,
             meta: None,
             caller: caller.into(),
+            session: 0,
             timeout: None,
             progress: None,
             cancel: CancellationToken::new(),
@@ -171,21 +179,23 @@ impl CallPath {
         let arguments = normalise(request.arguments)?;
         let arguments = validate(tool, arguments).await?;
         span.stage("validate");
-        let limits = Limits { own: tool.route.manifest.backend.tool_timeout, caller: request.timeout };
+        let share = Share::new(&request.caller, request.session);
+        let limits = Limits::of(&tool.route.manifest, request.timeout);
         // Nobody is asked, and nobody queues, for a call that is refused anyway.
         let refused = |retry_after| CallFailure::CircuitOpen { retry_after };
         tool.route.breaker.check(Instant::now()).map_err(refused)?;
-        let waiting = self.permit(tool, &request.caller, &limits, span);
-        let permits = tokio::select! {
+        let waiting = self.permit(tool, &share, &limits, span);
+        let placed = tokio::select! {
             biased;
             () = request.cancel.cancelled() => return Err(CallFailure::Cancelled),
             () = self.stopping.cancelled() => return Err(CallFailure::Stopping),
-            permits = waiting => permits?,
+            placed = waiting => placed?,
         };
+        let tool = placed.tool(tool);
         let timing = limits.left(span.elapsed());
         let pass = tool.route.breaker.admit(Instant::now(), timing.idle).map_err(refused)?;
         span.stage("admit");
-        let heard_before = tool.route.session.messages_in();
+        let heard_before = tool.route.target.messages_in();
         let call = ToolCall {
             name: tool.definition.name.to_string(),
             arguments: Some(arguments),
@@ -193,9 +203,9 @@ impl CallPath {
             timing,
             progress: request.progress,
         };
-        let answer = tool.route.session.call_tool(call, &request.cancel).await;
+        let answer = tool.route.target.call_tool(call, &request.cancel).await;
         let outcome = judge(tool, answer, &limits);
-        let silent = tool.route.session.messages_in() == heard_before;
+        let silent = tool.route.target.messages_in() == heard_before;
         let verdict = match &outcome {
             Err(CallFailure::Unavailable { .. }) if tool.route.is_end_counted.swap(true, Ordering::AcqRel) => {
                 Outcome::Unknown
@@ -203,35 +213,29 @@ impl CallPath {
             outcome => verdict(outcome, silent, &limits),
         };
         pass.report(Instant::now(), verdict);
-        drop(permits);
+        drop(placed);
         span.stage("plugin");
         outcome
     }
 
-    /// Decides, asks a person where the decision says so, and waits for a place. One limit covers all of it.
+    /// Decides, asks a person where the decision says so, and waits for a place. One limit covers all of it; a plugin that
+    /// has to be started first gets the time for that on top, from a caller that has it.
     async fn permit(
         &self,
         tool: &RegisteredTool,
-        caller: &str,
+        share: &Share,
         limits: &Limits,
         span: &mut SpanDraft,
-    ) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit), CallFailure> {
+    ) -> Result<Placed, CallFailure> {
         let (begun, limit) = (Instant::now(), limits.shortest());
-        self.decide(tool, caller, limit, span).await?;
+        self.decide(tool, &share.caller, limit, span).await?;
         span.stage("decide");
-        let refused = |whose: &str, refused: Refused| match refused {
-            Refused::Full { running, waiting } => {
-                CallFailure::Busy { reason: format!("{whose} has {running} calls running and {waiting} waiting") }
-            }
-            Refused::Closed => CallFailure::Unavailable { reason: "it is stopping".to_owned() },
-        };
-        let queue = async {
-            let own = tool.route.admission.enter().await.map_err(|error| refused("the plugin", error))?;
-            let shared = self.admission.enter().await.map_err(|error| refused("the host", error))?;
-            Ok((own, shared))
+        let limit = match &tool.route.target {
+            Target::Session(_) | Target::Command(_) => limit,
+            Target::Asleep(_) => limits.with_start(tool.route.manifest.backend.startup_timeout),
         };
         let left = limit.saturating_sub(begun.elapsed());
-        tokio::time::timeout(left, queue).await.map_err(|_| limits.ran_out(limit))?
+        tokio::time::timeout(left, self.place(tool, share)).await.map_err(|_| limits.ran_out(limit))?
     }
 
     async fn decide(
@@ -295,6 +299,7 @@ fn judge(
         }
         Err(RequestError::TimedOut { limit }) => Err(limits.ran_out(limit)),
         Err(RequestError::Cancelled) => Err(CallFailure::Cancelled),
+        Err(RequestError::Refused(reason)) => Err(CallFailure::ArgumentInvalid { violations: vec![reason] }),
         Err(RequestError::Rejected(mut error)) => {
             error.message = clean(error.message);
             error.data = error.data.map(|data| masked(secrets, data));
@@ -311,11 +316,27 @@ fn judge(
 struct Limits {
     own: Duration,
     caller: Option<Duration>,
+    /// The setting that holds the tool's own.
+    setting: &'static str,
 }
 
 impl Limits {
+    fn of(manifest: &Manifest, caller: Option<Duration>) -> Self {
+        let setting = match manifest.backend.kind {
+            BackendKind::McpStdio => "backend.tool_timeout_seconds",
+            BackendKind::Command(_) => "timeout_ms",
+        };
+        Self { own: manifest.backend.tool_timeout, caller, setting }
+    }
+
     fn shortest(&self) -> Duration {
         self.caller.map_or(self.own, |caller| caller.min(self.own))
+    }
+
+    /// As [`Limits::shortest`], for a call that has to start its plugin first.
+    fn with_start(&self, start: Duration) -> Duration {
+        let own = self.own.saturating_add(start);
+        self.caller.map_or(own, |caller| caller.min(own))
     }
 
     fn hardest(&self) -> Duration {
@@ -336,7 +357,7 @@ impl Limits {
             Some(caller) if caller == limit || ![self.own, self.hardest()].contains(&limit) => {
                 CallFailure::TimedOut { limit: caller, setting: "timeout of the caller" }
             }
-            _ => CallFailure::TimedOut { limit, setting: "backend.tool_timeout_seconds" },
+            _ => CallFailure::TimedOut { limit, setting: self.setting },
         }
     }
 }

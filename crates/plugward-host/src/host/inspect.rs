@@ -3,7 +3,7 @@
 //! Owns the reading side only; everything here is a copy of the one state (B088). Refuses to change anything.
 
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use plugward_policy::{PluginStatus, RemoteToolName, ToolId};
 use plugward_store::{Span, SpanFilter, SpanPage};
@@ -12,6 +12,7 @@ use tokio::sync::broadcast;
 
 use super::{Host, Inner};
 use crate::call::ToolSelector;
+use crate::call::breaker::BreakerState;
 use crate::error::HostError;
 use crate::raw_object::RawObject;
 use crate::registry::Snapshot;
@@ -92,6 +93,12 @@ impl Host {
     /// The log of a plugin, oldest line first.
     pub fn logs(&self, id: &str) -> Result<Vec<LogLine>, HostError> {
         Ok(self.inner.plugin(id)?.log.lines())
+    }
+
+    /// What the plugin said on stderr in its last run, the last lines of it: for a person who looks at the plugin, and
+    /// for no answer about a call (requirement 80).
+    pub fn last_words(&self, id: &str) -> Result<Vec<LogLine>, HostError> {
+        Ok(self.inner.plugin(id)?.log.last_words())
     }
 
     /// New log lines of a plugin as they come.
@@ -225,7 +232,13 @@ impl Inner {
         let manifest = &plugin.manifest;
         let contract = state.contract.as_deref();
         let running = state.running.as_ref();
+        let launched = running.and_then(|running| running.launched.as_ref());
         let mut warnings = plugin.manifest_warnings.clone();
+        warnings.extend(self.folders().into_iter().flat_map(|folders| folders.problems).filter_map(|problem| {
+            let is_kept = problem.keeps.as_ref() == Some(&plugin.id);
+            let (path, reasons) = (problem.path.display(), problem.reasons.join("; "));
+            is_kept.then(|| format!("the version before stays, because of its file `{path}`: {reasons}"))
+        }));
         warnings.extend(contract.iter().flat_map(|contract| contract.warnings.iter().cloned()));
         PluginView {
             id: plugin.id.clone(),
@@ -248,31 +261,43 @@ impl Inner {
             quarantined_tools: contract.map(|contract| contract.quarantined.clone()).unwrap_or_default(),
             warnings,
             restarts: state.restarts,
-            noise_lines: running.map_or(0, |running| running.launched.session.noise_lines()),
+            activity: host.activity(),
+            noise_lines: launched.map_or(0, |launched| launched.session.noise_lines()),
             error: state.error.clone(),
-            enforcement: running.map(|running| running.launched.process.enforcement().clone()),
+            network_attempts: plugin.attempts.view(),
+            network_attempts_unlisted: plugin.attempts.others(),
+            enforcement: launched
+                .map(|launched| launched.process.enforcement().clone())
+                .or_else(|| running?.route.target.last_enforcement()),
             manifest_text: state.row.manifest_text.clone(),
         }
     }
 
     pub(crate) fn host_view(&self, plugin: &Plugin) -> HostView {
         let snapshot = self.path.registry.snapshot();
+        let breaker = plugin.breaker.view(Instant::now());
         let state = plugin.state();
         let running = state.running.as_ref();
+        let launched = running.and_then(|running| running.launched.as_ref());
         HostView {
             plugin_id: plugin.id.clone(),
+            is_command: plugin.manifest.backend.command_tool().is_some(),
             status: state.host_status,
             tools_count: snapshot.tools().iter().filter(|tool| tool.route.plugin == plugin.id).count(),
-            started_at: running.map(|running| running.launched.started_at),
-            last_seen_at: running.and_then(|running| running.launched.session.last_seen()),
-            protocol_version: running.map(|running| running.protocol_version.clone()),
+            started_at: launched.map(|launched| launched.started_at),
+            last_seen_at: launched.and_then(|launched| launched.session.last_seen()),
+            protocol_version: running.and_then(|running| running.protocol_version.clone()),
             server_name: running.and_then(|running| running.server_name.clone()),
             server_version: running.and_then(|running| running.server_version.clone()),
-            pid: running.map(|running| running.launched.process.pid()),
+            pid: launched.map(|launched| launched.process.pid()),
             generation: state.generation,
             calls_running: running.map_or(0, |running| running.route.admission.running()),
             calls_waiting: running.map_or(0, |running| running.route.admission.waiting()),
-            is_paused: plugin.breaker.is_open(),
+            is_paused: breaker.state != BreakerState::Closed,
+            breaker,
+            restarts: state.restarts,
+            next_start_in: state.next_start_at.map(|at| at.saturating_duration_since(Instant::now())),
+            is_asleep: state.asleep.is_some(),
             error: state.error.clone(),
         }
     }

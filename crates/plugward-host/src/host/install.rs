@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-use plugward_policy::{Diagnostic, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest};
-use plugward_store::{PluginRow, StoreError};
+use plugward_policy::{
+    Diagnostic, Manifest, ManifestError, ManifestErrorKind, ParsedManifest, PluginId, parse_manifest,
+};
+use plugward_store::PluginRow;
 
 use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, beside_tools_key, disabled_key, store_error};
 use crate::call::epoch_us;
@@ -19,6 +21,7 @@ use crate::events::HostEvent;
 use crate::ids::random_hex;
 use crate::package::{self, PackageLimits};
 use crate::supervisor::Plugin;
+use crate::supervisor::command::OUTPUTS_DIR;
 use crate::supervisor::stop::{self, Ladder};
 use crate::views::PluginView;
 
@@ -47,7 +50,14 @@ impl Inner {
             .await
             .map_err(|_| HostError::internal("copying a package"))??;
         let record = row.clone();
-        let inserted = self.blocking(move |inner| inner.path.store.insert_plugin(&record)).await;
+        let project = self.project_folder();
+        let inserted = self
+            .blocking(move |inner| {
+                // First: without it a crash in between would leave a plugin whose project is another one.
+                inner.path.store.set_setting(&super::trust::project_key(&record.id), project.as_deref())?;
+                inner.path.store.insert_plugin(&record)
+            })
+            .await;
         if let Err(error) = inserted {
             remove_tree(&self.package_dir(&row));
             return Err(error);
@@ -58,6 +68,11 @@ impl Inner {
         Ok(self.view(&plugin))
     }
 
+    /// The folder this host works in, which is the project of commands that are installed now.
+    pub(super) fn project_folder(&self) -> Option<String> {
+        self.environment.get(package::PROJECT_SETTING).and_then(std::ffi::OsStr::to_str).map(str::to_owned)
+    }
+
     /// Reads and copies a package; the folder is complete when this returns, and nothing refers to it yet.
     fn unpack(
         &self,
@@ -66,24 +81,22 @@ impl Inner {
         wanted: Option<&str>,
     ) -> Result<(PluginRow, ParsedManifest), HostError> {
         let found = package::locate(source).map_err(|error| package_error(&error))?;
-        self.refuse_own_home(&found.dir, given)?;
         let text = package::read_manifest(&found.manifest_path).map_err(|error| package_error(&error))?;
         let file = found.manifest_path.display().to_string();
-        let parsed = parse_manifest(&text, &file).map_err(|error| {
-            let code = match error.kind() {
-                ManifestErrorKind::Unsupported => ErrorCode::McpCapabilityUnsupported,
-                ManifestErrorKind::Invalid => ErrorCode::PluginManifestInvalid,
-            };
-            let details: Vec<String> = error.diagnostics().iter().map(Diagnostic::to_string).collect();
-            let first = details.first().cloned().unwrap_or_default();
-            HostError::new(code, first).with_details(details.into_iter().skip(1).collect())
-        })?;
+        let parsed = parse_manifest(&text, &file).map_err(|error| manifest_error(&error))?;
+        let is_lone = lone_file(&found.manifest_path, &parsed);
+        if !is_lone {
+            self.refuse_own_home(&found.dir, given)?;
+        }
         self.check_manifest(&parsed, wanted)?;
         let incoming = self.config.home.join(INCOMING_DIR);
         create_private_dir(&incoming)?;
         create_private_dir(&self.config.home.join(PACKAGES_DIR))?;
         let copy = incoming.join(random_hex::<8>());
-        let facts = package::copy_package(&found.dir, &copy, &PackageLimits::default());
+        let facts = match is_lone {
+            true => copy_lone_file(&found.manifest_path, &text, &copy),
+            false => package::copy_package(&found.dir, &copy, &PackageLimits::default()),
+        };
         let facts = facts.map_err(|error| {
             remove_tree(&copy);
             package_error(&error)
@@ -119,7 +132,7 @@ impl Inner {
     }
 
     /// A package that holds this host's own home would be copied into itself.
-    fn refuse_own_home(&self, package: &Path, given: &str) -> Result<(), HostError> {
+    pub(super) fn refuse_own_home(&self, package: &Path, given: &str) -> Result<(), HostError> {
         let is_within = match (self.config.home.canonicalize(), package.canonicalize()) {
             (Ok(home), Ok(package)) => home.starts_with(package),
             _ => false,
@@ -151,6 +164,16 @@ impl Inner {
             let hint = format!("remove the installed one first: `plugward remove {id}`");
             return Err(HostError::new(ErrorCode::PluginAlreadyInstalled, message).with_hint(hint));
         }
+        self.check_offer(manifest)
+    }
+
+    /// Requirement 33: what nobody here knows, or nobody could use, is refused before anything is kept.
+    pub(super) fn check_offer(&self, manifest: &Manifest) -> Result<(), HostError> {
+        let id = &manifest.id;
+        if let Some(Err(reason)) = manifest.backend.command_tool().map(crate::command::check_schemas) {
+            let message = format!("tool `{id}`: {reason}");
+            return Err(HostError::new(ErrorCode::PluginManifestInvalid, message));
+        }
         let unknown = self.config.catalogue.unknown(&manifest.permissions);
         if let Some((name, suggestion)) = unknown.first() {
             let message = format!("plugin `{id}` asks for permission `{name}`, which this deployment does not know");
@@ -163,7 +186,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
+    pub(super) async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
         let plugin = match self.plugin(id) {
             Ok(plugin) => plugin,
             Err(_) => {
@@ -231,7 +254,10 @@ impl Inner {
                 tx.remove_plugin(&id)?;
                 tx.set_setting(&disabled_key(&id), None)?;
                 tx.set_setting(&beside_tools_key(&id), None)?;
+                tx.set_setting(&crate::supervisor::attempts_key(&id), None)?;
                 tx.set_setting(&super::trust::offered_key(&id), None)?;
+                tx.set_setting(&super::load::loaded_key(&id), None)?;
+                tx.set_setting(&super::trust::project_key(&id), None)?;
                 tx.set_setting(&super::trust::pinned_key(&id), None)
             })
         })
@@ -239,7 +265,9 @@ impl Inner {
     }
 
     async fn remove_folders(&self, row: &PluginRow) {
-        let folders = [self.package_dir(row), self.config.home.join(HOMES_DIR).join(&row.id)];
+        let home = &self.config.home;
+        let outputs = home.join(OUTPUTS_DIR).join(&row.id);
+        let folders = [self.package_dir(row), home.join(HOMES_DIR).join(&row.id), outputs];
         let _ = tokio::task::spawn_blocking(move || folders.iter().for_each(|folder| remove_tree(folder))).await;
     }
 
@@ -256,10 +284,13 @@ impl Inner {
                 .store
                 .plugins()?
                 .iter()
-                .flat_map(|row| [inner.package_dir(row), home.join(HOMES_DIR).join(&row.id)])
+                .flat_map(|row| {
+                    let outputs = home.join(OUTPUTS_DIR).join(&row.id);
+                    [inner.package_dir(row), home.join(HOMES_DIR).join(&row.id), outputs]
+                })
                 .collect();
             remove_tree(&home.join(INCOMING_DIR));
-            let folders = [PACKAGES_DIR, HOMES_DIR].map(|name| std::fs::read_dir(home.join(name)));
+            let folders = [PACKAGES_DIR, HOMES_DIR, OUTPUTS_DIR].map(|name| std::fs::read_dir(home.join(name)));
             for folder in folders
                 .into_iter()
                 .flatten()
@@ -271,7 +302,7 @@ impl Inner {
                 tracing::info!(folder = %folder.display(), "removing what is left of an unfinished install or remove");
                 remove_tree(&folder);
             }
-            Ok::<_, StoreError>(())
+            inner.forget_users()
         })
         .await
     }
@@ -298,16 +329,49 @@ pub(super) fn create_private_dir(path: &Path) -> Result<(), HostError> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| io_error(path, &error))
 }
 
-fn io_error(path: &Path, error: &std::io::Error) -> HostError {
+pub(super) fn manifest_error(error: &ManifestError) -> HostError {
+    let code = match error.kind() {
+        ManifestErrorKind::Unsupported => ErrorCode::McpCapabilityUnsupported,
+        ManifestErrorKind::Invalid => ErrorCode::PluginManifestInvalid,
+    };
+    let details: Vec<String> = error.diagnostics().iter().map(Diagnostic::to_string).collect();
+    let first = details.first().cloned().unwrap_or_default();
+    HostError::new(code, first).with_details(details.into_iter().skip(1).collect())
+}
+
+/// Whether a package is this one file: the file of a single command, unless its name says that its folder belongs to it.
+/// Such files lie side by side, and a change of one is none of the others'.
+fn lone_file(manifest_path: &Path, parsed: &ParsedManifest) -> bool {
+    let is_package_name = package::MANIFEST_NAMES.iter().any(|name| manifest_path.ends_with(name));
+    parsed.manifest.backend.command_tool().is_some() && !is_package_name
+}
+
+/// Copies the one file, whose text was read, as a package of its own.
+pub(super) fn copy_lone_file(
+    manifest_path: &Path,
+    text: &str,
+    copy: &Path,
+) -> Result<package::PackageFacts, package::PackageError> {
+    let written = |error| package::PackageError::os(copy, "written", error);
+    std::fs::create_dir(copy).map_err(written)?;
+    let name = manifest_path.file_name().unwrap_or_default();
+    std::fs::write(copy.join(name), text).map_err(written)?;
+    // As a copied package has it: a plugin may run as a user of its own.
+    let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    std::fs::set_permissions(copy, mode).map_err(written)?;
+    package::hash_package(copy)
+}
+
+pub(super) fn io_error(path: &Path, error: &std::io::Error) -> HostError {
     HostError::new(ErrorCode::HomeUnusable, format!("`{}` cannot be written: {error}", path.display()))
 }
 
-fn package_error(error: &package::PackageError) -> HostError {
+pub(super) fn package_error(error: &package::PackageError) -> HostError {
     HostError::new(ErrorCode::PluginPackageInvalid, error.to_string())
 }
 
 /// Removal of folders is best effort: the sweep at the next start tries again.
-fn remove_tree(path: &Path) {
+pub(super) fn remove_tree(path: &Path) {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::warn!(folder = %path.display(), "a folder could not be removed: {error}");

@@ -4,6 +4,7 @@
 //! shutdown. Refuses shortcuts: everything goes through the eleven steps and the stop ladder.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use plugward_policy::PluginStatus;
 use tokio::task::JoinSet;
@@ -12,8 +13,8 @@ use super::{Host, Inner, disabled_key};
 use crate::config::SHUTDOWN_LIMIT;
 use crate::error::{ErrorCode, HostError};
 use crate::supervisor::stop::{self, Ladder};
-use crate::supervisor::{Plugin, start, watch};
-use crate::views::{HostView, PluginView};
+use crate::supervisor::{Plugin, replace, sleep, start, watch};
+use crate::views::{HostView, LogOrigin, PluginView};
 
 impl Host {
     /// Switches a plugin on: all eleven steps, or nothing. A plugin that is on already stays as it is.
@@ -37,14 +38,14 @@ impl Host {
 
     /// Starts every plugin that is switched on, each on its own (B036). Returns at once.
     pub fn start_enabled(&self) {
+        self.inner.serves.store(true, Ordering::Release);
         for plugin in self.inner.all() {
             let mut state = plugin.state();
             if state.row.enabled && state.running.is_none() {
                 // Shown from now on, though it may have to wait for its turn.
                 state.status = PluginStatus::Starting;
                 drop(state);
-                let inner = Arc::clone(&self.inner);
-                self.inner.tasks.spawn(async move { inner.start_unattended(&plugin).await });
+                self.inner.start_soon(&plugin);
             }
         }
     }
@@ -56,7 +57,8 @@ impl Host {
             .operation(async move {
                 let _operation = plugin.operation.lock().await;
                 plugin.still_installed()?;
-                if plugin.running().is_some() {
+                // A call wakes one that sleeps, if its arguments are worth it.
+                if plugin.running().is_some() || plugin.state().asleep.is_some() {
                     return Ok(());
                 }
                 if !plugin.state().row.enabled {
@@ -122,7 +124,7 @@ impl Inner {
             let mut state = plugin.state();
             state.cancel_restart();
             state.backoff.reset();
-            state.row.enabled && state.running.is_some()
+            state.row.enabled && (state.running.is_some() || state.asleep.is_some())
         };
         if !is_on {
             plugin.breaker.reset();
@@ -172,13 +174,67 @@ impl Inner {
             state.backoff.reset();
             state.row.enabled
         };
-        stop::stop(self, plugin, Ladder::ORDERLY).await;
-        plugin.breaker.reset();
-        start::start(self, plugin).await?;
+        self.restart_process(plugin).await?;
         if !was_enabled {
             self.keep_enabled(plugin).await?;
         }
         Ok(self.host_view(plugin))
+    }
+
+    /// A new process in place of the old one: beside it, so that no call is lost, where that can be done.
+    async fn restart_process(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
+        if let Some(old) = plugin.running().filter(|old| replace::is_possible(plugin, old)) {
+            match replace::replace(self, plugin, &old).await {
+                Ok(()) => {
+                    plugin.breaker.reset();
+                    return Ok(());
+                }
+                Err(error) if matches!(error.code, ErrorCode::PluginStateConflict | ErrorCode::HostStopping) => {
+                    return Err(error);
+                }
+                // It may be the old one that is in the way, and a person wants it gone.
+                Err(error) => {
+                    let line = format!("no second process beside the running one: {error}; it is stopped first");
+                    plugin.log.push(LogOrigin::Host, &line);
+                }
+            }
+        }
+        stop::stop(self, plugin, Ladder::ORDERLY).await;
+        plugin.breaker.reset();
+        start::start(self, plugin).await
+    }
+
+    /// Starts it in a task of its own, or lays it down to sleep if that is how it is meant.
+    pub(super) fn start_soon(self: &Arc<Self>, plugin: &Arc<Plugin>) {
+        let (inner, plugin) = (Arc::clone(self), Arc::clone(plugin));
+        self.tasks.spawn(async move {
+            let has_process = plugin.manifest.backend.command_tool().is_none();
+            if has_process && plugin.manifest.supervision.lazy && inner.lay_down(&plugin).await {
+                return;
+            }
+            inner.start_unattended(&plugin).await;
+        });
+    }
+
+    /// Starts a plugin that was switched on and waited for a decision, in a host that serves.
+    pub(super) fn start_if_wanted(self: &Arc<Self>, plugin: &Arc<Plugin>) {
+        if self.serves.load(Ordering::Acquire) && plugin.wants_start() {
+            self.start_soon(plugin);
+        }
+    }
+
+    async fn lay_down(self: &Arc<Self>, plugin: &Arc<Plugin>) -> bool {
+        let _operation = plugin.operation.lock().await;
+        if !plugin.wants_start() || plugin.state().asleep.is_some() {
+            return true;
+        }
+        match sleep::lay_down(self, plugin).await {
+            Ok(is_asleep) => is_asleep,
+            Err(error) => {
+                plugin.log.push(LogOrigin::Host, &format!("its approved tools cannot be read: {error}"));
+                false
+            }
+        }
     }
 
     async fn start_unattended(self: &Arc<Self>, plugin: &Arc<Plugin>) {

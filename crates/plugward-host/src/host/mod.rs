@@ -4,14 +4,20 @@
 //! one half done; operations on one plugin run one after the other, on different plugins at the same time. Refuses
 //! HTTP, terminals and configuration files.
 
+mod exposed;
+mod gates;
 mod inspect;
 mod install;
 mod lifecycle;
+mod load;
 mod review;
+mod trial;
 mod trust;
+pub(crate) mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use plugward_policy::{GrantSet, Permission, PluginId, ToolId, parse_manifest};
@@ -29,11 +35,15 @@ use crate::events::{Events, HostEvent};
 use crate::offers::{Directory, Offers};
 use crate::package::HostEnvironment;
 use crate::registry::Registry;
-use crate::supervisor::Plugin;
-use crate::views::{Answer, PendingAsk};
+use crate::supervisor::{Plugin, attempts_key};
+use crate::views::{Answer, FoldersView, PendingAsk};
 
+pub use exposed::ExposedTool;
+pub use gates::GateView;
+pub(crate) use load::PluginFile;
 pub use review::ApprovalOrigin;
 pub(crate) use trust::Planned;
+pub(crate) use users::user_for_checks;
 
 /// Folder of installed packages under the home.
 const PACKAGES_DIR: &str = "plugins";
@@ -61,12 +71,18 @@ pub(crate) struct Inner {
     pub(crate) events: Events,
     pub(crate) tasks: TaskTracker,
     pub(crate) starts: Semaphore,
+    /// Plugins that are on are to be running: set once [`Host::start_enabled`] was asked.
+    serves: AtomicBool,
+    /// What the folders of plugin files hold, as of the last look.
+    folders: Mutex<Option<FoldersView>>,
     pub(crate) offers: Directory,
     plugins: RwLock<BTreeMap<PluginId, Arc<Plugin>>>,
     /// Serialises the changes of the set of plugins and its records, by install and remove.
     roster: tokio::sync::Mutex<()>,
     /// Ids of plugins that are being removed, from the first step to the last file.
     leaving: Mutex<BTreeSet<PluginId>>,
+    /// Held while a plugin is given a user, so that no other gets the same.
+    users_turn: Mutex<()>,
 }
 
 impl Host {
@@ -93,10 +109,13 @@ impl Host {
             events: Events::default(),
             tasks: TaskTracker::new(),
             starts: Semaphore::new(MAX_PARALLEL_STARTS),
+            serves: AtomicBool::new(false),
+            folders: Mutex::default(),
             offers: Directory::default(),
             plugins: RwLock::default(),
             roster: tokio::sync::Mutex::new(()),
             leaving: Mutex::default(),
+            users_turn: Mutex::default(),
         });
         inner.load().await?;
         inner.forward_changes();
@@ -153,6 +172,11 @@ impl Inner {
 
     /// Makes a plugin out of its record.
     async fn adopt(self: &Arc<Self>, row: PluginRow) -> Result<Arc<Plugin>, HostError> {
+        self.adopt_after(row, None).await
+    }
+
+    /// As [`Inner::adopt`], for another version of `before`, whose log it goes on writing.
+    async fn adopt_after(self: &Arc<Self>, row: PluginRow, before: Option<&Plugin>) -> Result<Arc<Plugin>, HostError> {
         let id = row.id.clone();
         let parsed = parse_manifest(&row.manifest_text, "plugin.yaml").map_err(|error| {
             HostError::new(
@@ -160,22 +184,30 @@ impl Inner {
                 format!("manifest of plugin `{id}` is not readable: {error}"),
             )
         })?;
-        let (grants, pins, was_disabled, offers) = self
+        let (grants, pins, was_disabled, attempts, offers) = self
             .blocking(move |inner| {
                 let store = &inner.path.store;
+                let attempts = store.setting(&attempts_key(&id))?;
                 let offers = store.setting(&beside_tools_key(&id))?;
-                Ok((store.grants(&id)?, store.pins(&id)?, store.setting(&disabled_key(&id))?.is_some(), offers))
+                let was_disabled = store.setting(&disabled_key(&id))?.is_some();
+                Ok((store.grants(&id)?, store.pins(&id)?, was_disabled, attempts, offers))
             })
             .await?;
         let warnings = parsed.warnings.iter().map(ToString::to_string).collect();
-        let plugin = Arc::new(Plugin::new(
+        let mut plugin = Plugin::new(
             row,
             parsed.manifest,
             warnings,
             grant_set(&grants),
             self.path.store.redactor().clone(),
             self.config.restart_base_delay,
-        ));
+            &self.config.supervision,
+        );
+        if let Some(before) = before {
+            plugin.log = Arc::clone(&before.log);
+        }
+        plugin.attempts.restore(attempts.as_deref().unwrap_or_default());
+        let plugin = Arc::new(plugin);
         let missing = !plugin.missing_grants().is_empty();
         {
             let mut state = plugin.state();
@@ -335,6 +367,8 @@ pub(crate) fn store_error(error: &StoreError) -> HostError {
             .with_hint("use the newer plugward that wrote it, or another PLUGWARD_HOME"),
         StoreError::Corrupt { .. } => HostError::new(ErrorCode::HomeUnusable, message)
             .with_hint("nothing was changed; restore the file from a backup, or move it away to start anew"),
+        StoreError::HomeForeign { .. } => HostError::new(ErrorCode::HomeUnusable, message)
+            .with_hint("run plugward as that user, or set PLUGWARD_HOME to another folder"),
         StoreError::Io { .. } => HostError::new(ErrorCode::HomeUnusable, message)
             .with_hint("check that the folder exists, is yours and is writable"),
         _ => HostError::internal(message),

@@ -7,7 +7,9 @@ use std::ffi::OsStr;
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-use plugward_policy::{ApprovalSubject, Digest, Permission, SandboxLevel, ToolPin, is_secret_name, visible};
+use plugward_policy::{
+    ApprovalSubject, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin, is_secret_name, visible,
+};
 use plugward_store::{ApprovalRow, EventRow, PinRow};
 use serde_json::value::RawValue;
 
@@ -19,7 +21,7 @@ use crate::error::{ErrorCode, HostError};
 use crate::package;
 use crate::raw_object::RawObject;
 use crate::supervisor::stop::{self, Ladder};
-use crate::supervisor::{Plugin, start};
+use crate::supervisor::{Plugin, sleep, start};
 use crate::views::{PluginView, ReviewTool, ReviewView};
 
 /// Through which face an approval came; kept with it.
@@ -134,6 +136,11 @@ impl Inner {
             package_digest: facts.digest,
             package_files: facts.files,
             package_bytes: facts.bytes,
+            runs: match manifest.backend.command_tool().map(|tool| &tool.invocation) {
+                None => "server",
+                Some(Invocation::Argv(_)) => "command",
+                Some(Invocation::Shell(_)) => "script",
+            },
             executable: visible(&plan.executable.file.display().to_string()),
             executable_digest: plan.executable.digest,
             argv,
@@ -175,6 +182,17 @@ impl Inner {
         .await
     }
 
+    /// Refuses a digest that is not the one a review shows now.
+    pub(super) async fn check_reviewed(
+        self: &Arc<Self>,
+        plugin: &Plugin,
+        planned: &Planned,
+        digest: Digest,
+    ) -> Result<(), HostError> {
+        let contract = self.offer(plugin).await?.contract();
+        refuse_stale(&plugin.id, &ApprovalSubject { contract, ..planned.plan.subject.clone() }, digest)
+    }
+
     async fn approve(
         self: &Arc<Self>,
         plugin: &Arc<Plugin>,
@@ -187,11 +205,7 @@ impl Inner {
         let planned = self.plan(plugin).await?;
         let offer = self.offer(plugin).await?;
         let subject = ApprovalSubject { contract: offer.contract(), ..planned.plan.subject.clone() };
-        if subject.digest() != digest {
-            let message = format!("digest {digest} is not the digest of what plugin `{id}` would run now");
-            return Err(HostError::new(ErrorCode::McpTrustDigestStale, message)
-                .with_hint(format!("look again: `plugward review {id}`")));
-        }
+        refuse_stale(id, &subject, digest)?;
         let row = ApprovalRow {
             plugin_id: id.to_string(),
             digest: digest.to_string(),
@@ -218,6 +232,7 @@ impl Inner {
             inner.path.store.write(move |tx| {
                 tx.record_approval(&record)?;
                 tx.set_grants(&id, &granted)?;
+                tx.set_setting(&crate::supervisor::attempts_key(&id), None)?;
                 if let Some(pins) = &offered {
                     tx.set_pins(&id, pins)?;
                     tx.set_setting(&trust::offered_key(&id), None)?;
@@ -228,6 +243,8 @@ impl Inner {
         .await?;
         *plugin.grants.write().unwrap_or_else(PoisonError::into_inner) = grant_set(&permissions);
         self.path.asks.forget(id);
+        // What it tried before was decided on just now.
+        plugin.attempts.clear();
         self.after_approval(plugin).await?;
         self.plugin_changed(plugin);
         self.view_with_approval(plugin).await
@@ -243,7 +260,15 @@ impl Inner {
             }
             (state.running.clone(), state.contract.clone())
         };
-        let (Some(running), Some(contract)) = (running, contract) else { return Ok(()) };
+        if plugin.state().asleep.is_some() {
+            // What was held is offered from now on.
+            sleep::lay_down(self, plugin).await?;
+            return Ok(());
+        }
+        let (Some(running), Some(contract)) = (running, contract) else {
+            self.start_if_wanted(plugin);
+            return Ok(());
+        };
         let check = self.hold_to_pins(plugin, &contract).await?;
         start::go_live(self, plugin, &running, contract, check).await
     }
@@ -293,6 +318,15 @@ impl Inner {
     }
 }
 
+fn refuse_stale(id: &PluginId, subject: &ApprovalSubject, digest: Digest) -> Result<(), HostError> {
+    if subject.digest() == digest {
+        return Ok(());
+    }
+    let message = format!("digest {digest} is not the digest of what plugin `{id}` would run now");
+    Err(HostError::new(ErrorCode::McpTrustDigestStale, message)
+        .with_hint(format!("look again: `plugward review {id}`")))
+}
+
 /// The honest word on isolation (requirement 69): what a start will do. What is in force is told while it runs.
 fn isolation(environment: Environment, wanted: SandboxLevel, starts_container: bool) -> &'static str {
     match (wanted, environment) {
@@ -335,15 +369,22 @@ fn confinement_warnings(plan: &package::LaunchPlan) -> Vec<String> {
     let confinement = &plan.confinement;
     let access = &confinement.access.expanded;
     let everything = access.as_written().permissions().into_iter().map(Permission::Access).collect();
-    let user = package::user_of(&confinement.plugin);
     let kept = confinement.sandbox(&everything).and_then(|_| match confinement.level {
         SandboxLevel::None => Ok(()),
-        _ => confinement.refuse_foreign(&everything, user),
+        _ => confinement.refuse_foreign(&everything).and_then(|()| confinement.refuse_closed()),
     });
-    match kept {
+    let mut warnings = match kept {
         Ok(()) => Vec::new(),
         Err(error) => vec![format!("it will not start: {error}")],
-    }
+    };
+    warnings.extend(plan.replaced_temporary_dir().map(|wanted| {
+        format!(
+            "its manifest sets TMPDIR to `{}`, which it was not given to write to; it gets `{}` instead",
+            visible(&wanted.to_string_lossy()),
+            confinement.temporary_dir().display()
+        )
+    }));
+    warnings
 }
 
 /// Definitions kept from an offer, as pins.
@@ -364,10 +405,12 @@ fn offered_rows(id: &str, text: &str) -> Vec<PinRow> {
 fn review_tools(plugin: &Plugin, offer: &Offer) -> Vec<ReviewTool> {
     if !offer.was_seen {
         let declared = plugin.manifest.declared_tools.iter().flatten();
+        // Of a command its manifest tells; a server has to be asked.
+        let command = plugin.manifest.backend.command_tool();
         return declared
             .map(|id| ReviewTool {
                 remote_name: id.name().to_string(),
-                description: None,
+                description: command.map(|tool| visible(&tool.description)),
                 claims: Vec::new(),
                 state: "declared",
             })

@@ -5,10 +5,12 @@
 //! plugin. Refuses to grant anything: see the review.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plugward_policy::{Digest, ToolPin};
 use plugward_store::{ApprovalRow, PinRow};
+use serde_json::value::RawValue;
 
 use super::Inner;
 use crate::contract::{self, Contract, PinCheck};
@@ -35,16 +37,31 @@ pub(super) fn pinned_key(id: &str) -> String {
     format!("pinned.{id}")
 }
 
+/// Setting that keeps the folder a command works in as its project: the one the host worked in when the plugin was
+/// installed, so that it is the same one from wherever the host is started later.
+pub(super) fn project_key(id: &str) -> String {
+    format!("project.{id}")
+}
+
 impl Inner {
     /// Works out what a start would use; reads and hashes, starts nothing.
     pub(crate) async fn plan(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<Planned, HostError> {
+        self.plan_at_home(plugin, self.private_home(&plugin.id)).await
+    }
+
+    /// As [`Self::plan`], with another folder in the place of the plugin's private home.
+    pub(super) async fn plan_at_home(
+        self: &Arc<Self>,
+        plugin: &Arc<Plugin>,
+        home_dir: PathBuf,
+    ) -> Result<Planned, HostError> {
         let (inner, plugin) = (Arc::clone(self), Arc::clone(plugin));
-        tokio::task::spawn_blocking(move || inner.plan_blocking(&plugin))
+        tokio::task::spawn_blocking(move || inner.plan_blocking(&plugin, &home_dir))
             .await
             .map_err(|_| HostError::internal("planning a start"))?
     }
 
-    fn plan_blocking(&self, plugin: &Plugin) -> Result<Planned, HostError> {
+    fn plan_blocking(&self, plugin: &Plugin, home_dir: &Path) -> Result<Planned, HostError> {
         let id = &plugin.id;
         let row = plugin.state().row.clone();
         let package_dir = self.package_dir(&row);
@@ -52,15 +69,22 @@ impl Inner {
             HostError::new(ErrorCode::PluginPackageInvalid, format!("package of plugin `{id}`: {error}"))
                 .with_hint(format!("install it again: `plugward remove {id}`, then `plugward install`"))
         })?;
-        let home_dir = self.private_home(id);
-        super::install::create_private_dir(&home_dir)?;
+        super::install::create_private_dir(home_dir)?;
+        let project = match plugin.manifest.backend.command_tool() {
+            Some(_) => {
+                self.path.store.setting(&project_key(id.as_str())).map_err(|error| super::store_error(&error))?
+            }
+            None => None,
+        };
         let input = PlanInput {
             manifest: &plugin.manifest,
             source: &row.source,
             package_dir: &package_dir,
             facts: &facts,
-            home_dir: &home_dir,
+            home_dir,
+            user: self.user_of(id)?,
             own_dir: &self.config.home,
+            project_dir: project.as_deref().map(Path::new),
             host: &self.environment,
             passed_variables: &PASSED_VARIABLES,
         };
@@ -78,6 +102,24 @@ impl Inner {
     pub(super) async fn is_approved(self: &Arc<Self>, plugin: &Plugin) -> Result<bool, HostError> {
         let is_held = plugin.state().is_held;
         Ok(!is_held && self.current_approval(plugin).await?.is_some())
+    }
+
+    /// The definitions that were approved, in the plugin's order; none if nobody has seen its tools yet.
+    pub(crate) async fn pinned_definitions(
+        self: &Arc<Self>,
+        plugin: &Plugin,
+    ) -> Result<Option<Vec<Box<RawValue>>>, HostError> {
+        let id = plugin.id.to_string();
+        self.blocking(move |inner| {
+            let store = &inner.path.store;
+            if store.setting(&pinned_key(&id))?.is_none() {
+                return Ok(None);
+            }
+            let raw = |pin: PinRow| RawValue::from_string(pin.definition_json).ok();
+            // One that cannot be read is not known: a start will tell.
+            Ok(store.pins(&id)?.into_iter().map(raw).collect())
+        })
+        .await
     }
 
     /// Compares what a plugin offers with what was approved. The first list after an approval becomes the pin.

@@ -11,6 +11,7 @@ use plugward_protocol::modern;
 use serde_json::value::RawValue;
 
 use super::{OfferError, OfferList, Offers};
+use crate::call::admission::Share;
 use crate::host::Host;
 use crate::raw_object::{RawObject, compact_len};
 use crate::session::{RequestError, masked};
@@ -171,11 +172,14 @@ async fn ask(
     let limit = backend.tool_timeout;
     let failed = |text: String| OfferError::Failed(format!("plugin `{}`: {text}", plugin.id));
     // With its calls: a plugin has one queue, whatever it is asked for.
-    let place = tokio::time::timeout(limit, running.route.admission.enter()).await;
+    // Requests of this kind have one turn among its callers.
+    let share = Share::new("offers", 0);
+    let place = tokio::time::timeout(limit, running.route.admission.enter(&share)).await;
     let Ok(Ok(_place)) = place else {
         return Err(failed("too many requests wait for it, or it is stopping".to_owned()));
     };
-    let answer = running.launched.session.request(request.method(), Some(params.to_raw()), limit).await;
+    let Some(launched) = &running.launched else { return Err(failed("it is asleep".to_owned())) };
+    let answer = launched.session.request(request.method(), Some(params.to_raw()), limit).await;
     let secrets = &running.route.secrets;
     match answer {
         Ok(result) => accept(masked(secrets, result), backend.max_result_bytes).map_err(failed),
@@ -206,8 +210,9 @@ pub(super) fn reason(error: &RequestError, limit: Duration) -> String {
         RequestError::Invalid(_) => "its answer is no valid message".to_owned(),
         RequestError::TooLarge { bytes, limit } => format!("its answer of {bytes} bytes exceeds {limit} bytes"),
         RequestError::RequestTooLarge { bytes, limit } => format!("the request of {bytes} bytes exceeds {limit} bytes"),
-        RequestError::Cancelled | RequestError::Rejected(_) | RequestError::Unavailable(_) => {
-            "it is not available".to_owned()
-        }
+        RequestError::Cancelled
+        | RequestError::Rejected(_)
+        | RequestError::Refused(_)
+        | RequestError::Unavailable(_) => "it is not available".to_owned(),
     }
 }

@@ -65,10 +65,11 @@ async fn items(plugin: &Plugin, running: &Running, list: OfferList) -> Items {
     let deadline = Instant::now() + LIST_LIMIT;
     let (mut items, mut bytes, mut seen) = (Items::new(), 0, HashSet::new());
     let mut cursor: Option<String> = None;
+    let Some(launched) = &running.launched else { return items };
     for _ in 0..MAX_PAGES {
         let left = deadline.saturating_duration_since(Instant::now());
         let params = mcp::list_params(cursor.as_deref());
-        let answer = match running.launched.session.request(list.method(), params, left).await {
+        let answer = match launched.session.request(list.method(), params, left).await {
             Ok(answer) => masked(&running.route.secrets, answer),
             Err(error) => {
                 let reason = reason(&error, LIST_LIMIT);

@@ -28,6 +28,18 @@ pub(crate) enum AccessError {
         /// The folder.
         own_dir: PathBuf,
     },
+    /// It would be seen without any permission.
+    #[error(
+        "plugward's own folder `{}` lies inside `{}`, which every plugin can read; set PLUGWARD_HOME to a folder elsewhere",
+        shown(own_dir),
+        shown(shared)
+    )]
+    OwnFolderShown {
+        /// The folder.
+        own_dir: PathBuf,
+        /// What is shared with plugins.
+        shared: PathBuf,
+    },
     /// The package is read-only: what a plugin writes is no part of what was approved.
     #[error("permission `{permission}` would change the package itself; a plugin can write to its HOME")]
     OwnPackage {
@@ -112,6 +124,15 @@ impl LocalAccess {
         }
         text.clone_into(place);
         Ok(())
+    }
+}
+
+/// Refuses a state folder inside of what a plugin is shown anyway: it could read the answers other plugins got.
+pub(super) fn refuse_shown<'a>(own_dir: &Path, mut shared: impl Iterator<Item = &'a Path>) -> Result<(), AccessError> {
+    let shows = |place: &&Path| place.canonicalize().is_ok_and(|real| own_dir.starts_with(real));
+    match shared.find(shows) {
+        Some(shared) => Err(AccessError::OwnFolderShown { own_dir: own_dir.to_owned(), shared: shared.to_owned() }),
+        None => Ok(()),
     }
 }
 

@@ -4,29 +4,24 @@
 //! decide whether a plugin may run without a sandbox, and refuses a permission that cannot be kept to: giving more than
 //! was agreed to is no way out.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, lchown};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use plugward_policy::{AccessPermission, Digest, ExpandedAccess, GrantSet, NetTarget, PluginId, SandboxLevel};
-use plugward_sandbox::{Level, Limits, Network, SandboxSpec, UserPolicy};
+use plugward_policy::{AccessPermission, ExpandedAccess, GrantSet, NetTarget, SandboxLevel};
+use plugward_sandbox::{Alias, Level, Limits, Network, SandboxSpec, UserPolicy};
 
 use super::access::LocalAccess;
+use super::runtime::RuntimePaths;
 use super::shown;
-use super::tree::PackageLimits;
-
-/// First user id given to plugins of a host that runs as root, and how many there are. Far above those of people and
-/// services, and below those the system reserves.
-const OWN_USERS: (u32, u32) = (1_900_000_000, 90_000_000);
-
-/// The same where the machine is a container with only the usual 65,536 ids.
-const OWN_USERS_IN_CONTAINER: (u32, u32) = (20_000, 30_000);
+use crate::egress::{EgressPlan, EgressPlanError};
 
 /// What a plugin may touch, worked out for this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Confinement {
-    pub(crate) plugin: PluginId,
+    /// Who it runs as when it has a sandbox.
+    pub(crate) user: UserPolicy,
     /// The level the manifest asks for.
     pub(crate) level: SandboxLevel,
     /// Canonical.
@@ -36,20 +31,30 @@ pub(crate) struct Confinement {
     /// What it asks for beyond that.
     pub(crate) access: LocalAccess,
     /// Programs and libraries it needs to run at all, read-only.
-    pub(crate) shared: Vec<PathBuf>,
+    pub(crate) shared: RuntimePaths,
 }
 
 /// A permission that cannot be kept to, so the plugin does not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfinementError {
-    /// Lists of hosts are not enforced yet.
+    /// Lists of hosts take a network of the plugin's own.
     #[error(
-        "permission `{permission}` allows a single host, and a list of hosts cannot be enforced yet; a manifest without \
-         `net:` permissions gets no network, one with `net:*` gets all of it"
+        "permission `{permission}` is for single hosts, which takes sandbox level `full`, and the manifest asks for level \
+         `{level}`; at that level a plugin gets no network, or with `net:*` all of it"
     )]
     HostList {
         /// The permission.
         permission: AccessPermission,
+        /// The level.
+        level: SandboxLevel,
+    },
+    /// A list no network can be made of.
+    #[error("permission `{permission}` {cause}")]
+    Egress {
+        /// The permission.
+        permission: AccessPermission,
+        /// What is wrong with it.
+        cause: EgressPlanError,
     },
     /// A place that is not there.
     #[error("permission `{permission}` is about `{place}`, which does not exist; create it, or revoke the permission")]
@@ -58,6 +63,19 @@ pub(crate) enum ConfinementError {
         permission: AccessPermission,
         /// The place.
         place: String,
+    },
+    /// Folders above its own that are closed to the user it would run as.
+    #[error(
+        "level `{level}` runs this plugin as user {uid} in the machine's own file tree, and that user cannot pass \
+         {folders}; ask for level `full`, run plugward as an ordinary user, or open the way: `chmod o+x {folders}`"
+    )]
+    WayClosed {
+        /// The level it asks for.
+        level: SandboxLevel,
+        /// The plugin's user.
+        uid: u32,
+        /// The closed folders, outermost first.
+        folders: String,
     },
     /// A folder of somebody else, on a host that runs plugins as users of their own.
     #[error(
@@ -85,22 +103,24 @@ impl Confinement {
         };
         let access = self.access.expanded.granted(grants);
         refuse_missing(&access)?;
-        let mut read_only = self.shared.clone();
-        read_only.extend(access.files_read.values().map(PathBuf::from));
-        let granted =
+        let mut granted: Vec<PathBuf> = self.shared.found.iter().map(|alias| alias.place.clone()).collect();
+        granted.extend(access.files_read.values().map(PathBuf::from));
+        let is_granted =
             |real: &String| access.files_read.values().chain(access.files_write.values()).any(|it| it == real);
-        let aliases = self.access.aliases.iter().filter(|(_, real)| granted(real));
-        read_only.extend(aliases.map(|(named, _)| named.clone()));
-        let mut read_write = vec![self.home_dir.clone()];
-        read_write.extend(access.files_write.values().map(PathBuf::from));
+        let named = self.access.aliases.iter().filter(|(_, real)| is_granted(real));
+        let mut aliases: Vec<Alias> = self.shared.found.iter().filter(|it| it.name != it.place).cloned().collect();
+        aliases.extend(named.map(|(name, real)| Alias { name: name.clone(), place: real.into() }));
         let limits = access.limits;
         Ok(Some(SandboxSpec {
             package_dir: Some(self.package_dir.clone()),
-            read_only,
-            read_write,
+            home_dir: Some(self.home_dir.clone()),
+            read_only: self.shared.system.clone(),
+            granted,
+            aliases,
+            read_write: access.files_write.values().map(PathBuf::from).collect(),
             // Public data of the machine; Node.js does not start where it is there and closed.
             certificates: true,
-            network: network(&access)?,
+            network: self.network(grants, &access)?,
             limits: Limits {
                 memory_bytes: Some(limits.memory_bytes),
                 // Node.js reserves far more than it uses.
@@ -109,16 +129,43 @@ impl Confinement {
                 processes: Some(limits.processes.into()),
                 open_files: Some(limits.open_files.into()),
                 file_bytes: Some(limits.file_bytes),
+                disk_bytes: Some(limits.disk_bytes),
+                wall_s: limits.wall_seconds,
             },
-            user: user_of(&self.plugin),
+            user: self.user,
             ..SandboxSpec::new(level)
         }))
     }
 
+    /// The way out for the hosts that were granted; `None` for no network, and for all of it.
+    pub(crate) fn egress(&self, grants: &GrantSet) -> Result<Option<EgressPlan>, ConfinementError> {
+        let access = self.access.expanded.granted(grants);
+        let Some(first) = access.network.first() else { return Ok(None) };
+        if access.network.iter().any(|rule| rule.target() == NetTarget::Any) {
+            return Ok(None);
+        }
+        if self.level != SandboxLevel::Full {
+            let permission = AccessPermission::Network(first.clone());
+            return Err(ConfinementError::HostList { permission, level: self.level });
+        }
+        EgressPlan::of(&access.network).map(Some).map_err(|cause| {
+            let (EgressPlanError::Address(rule) | EgressPlanError::TooMany(rule)) = &cause;
+            ConfinementError::Egress { permission: AccessPermission::Network(rule.clone()), cause }
+        })
+    }
+
+    fn network(&self, grants: &GrantSet, access: &ExpandedAccess) -> Result<Network, ConfinementError> {
+        Ok(match self.egress(grants)? {
+            Some(plan) => plan.network(),
+            None if access.network.is_empty() => Network::Off,
+            None => Network::Open,
+        })
+    }
+
     /// Refuses to hand a folder of the machine over to a plugin's own user: permission to write there is no permission
     /// to take it away from whoever owns it.
-    pub(crate) fn refuse_foreign(&self, grants: &GrantSet, user: UserPolicy) -> Result<(), ConfinementError> {
-        let UserPolicy::Drop { uid, .. } = user else { return Ok(()) };
+    pub(crate) fn refuse_foreign(&self, grants: &GrantSet) -> Result<(), ConfinementError> {
+        let UserPolicy::Drop { uid, .. } = self.user else { return Ok(()) };
         let access = self.access.expanded.granted(grants);
         let is_foreign = |place: &String| fs::metadata(place).map_or(true, |found| found.uid() != uid);
         match access.files_write.iter().find(|(_, place)| is_foreign(place)) {
@@ -130,20 +177,27 @@ impl Confinement {
         }
     }
 
-    /// Gives the package to the plugin's own user, when it has one: programs such as git refuse files of somebody else.
-    /// Its sandbox keeps it from changing them all the same. Only for level `full`, where the package is mounted read-only.
-    pub(crate) fn hand_over_package(&self, user: UserPolicy) -> io::Result<()> {
-        match user {
-            UserPolicy::Drop { uid, gid } if self.level == SandboxLevel::Full => {
-                if fs::symlink_metadata(&self.package_dir)?.uid() == uid {
-                    return Ok(());
-                }
-                // The folder itself comes last, so that a hand-over that was cut short starts again.
-                give_content(&self.package_dir, uid, gid, PackageLimits::default().depth)?;
-                lchown(&self.package_dir, Some(uid), Some(gid))
-            }
-            _ => Ok(()),
+    /// Refuses a level at which the plugin, as a user of its own, has to pass folders that only their owner can. At level
+    /// `full` it sees what it was given in a tree of its own and passes nothing else.
+    pub(crate) fn refuse_closed(&self) -> Result<(), ConfinementError> {
+        let (UserPolicy::Drop { uid, .. }, true) = (self.user, self.level < SandboxLevel::Full) else { return Ok(()) };
+        let above = [&self.package_dir, &self.home_dir].into_iter().flat_map(|place| place.ancestors().skip(1));
+        let is_closed = |folder: &Path| {
+            let Ok(found) = fs::metadata(folder) else { return false };
+            let needed = if found.uid() == uid { 0o100 } else { 0o001 };
+            found.mode() & needed == 0
+        };
+        let closed: BTreeSet<&Path> = above.filter(|folder| is_closed(folder)).collect();
+        if closed.is_empty() {
+            return Ok(());
         }
+        let folders = closed.into_iter().map(shown).collect::<Vec<_>>().join(" ");
+        Err(ConfinementError::WayClosed { level: self.level, uid, folders })
+    }
+
+    /// Whether the plugin can write to `folder` whatever it is granted.
+    pub(crate) fn is_own_room(&self, folder: &Path) -> bool {
+        folder.starts_with(&self.home_dir) || folder.starts_with(self.temporary_dir())
     }
 
     /// Where the plugin finds room for temporary files at its level.
@@ -153,21 +207,8 @@ impl Confinement {
 
     /// What is shared with it read-only, for people.
     pub(crate) fn shared_paths(&self) -> Vec<String> {
-        self.shared.iter().map(shown).collect()
+        self.shared.names().map(shown).collect()
     }
-}
-
-/// No link is followed: a package may hold some.
-fn give_content(folder: &Path, uid: u32, gid: u32, depth: usize) -> io::Result<()> {
-    let depth = depth.checked_sub(1).ok_or(io::ErrorKind::InvalidInput)?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            give_content(&entry.path(), uid, gid, depth)?;
-        }
-        lchown(entry.path(), Some(uid), Some(gid))?;
-    }
-    Ok(())
 }
 
 fn refuse_missing(access: &ExpandedAccess) -> Result<(), ConfinementError> {
@@ -179,47 +220,10 @@ fn refuse_missing(access: &ExpandedAccess) -> Result<(), ConfinementError> {
     }
 }
 
-fn network(access: &ExpandedAccess) -> Result<Network, ConfinementError> {
-    if access.network.iter().any(|rule| rule.target() == NetTarget::Any) {
-        return Ok(Network::Open);
-    }
-    match access.network.first() {
-        None => Ok(Network::Off),
-        Some(rule) => Err(ConfinementError::HostList { permission: AccessPermission::Network(rule.clone()) }),
-    }
-}
-
-/// The user a sandboxed plugin runs as. A host that runs as root gives each plugin an unprivileged one of its own, the
-/// same at every start: its data belong to it.
-pub(crate) fn user_of(plugin: &PluginId) -> UserPolicy {
-    if !rustix::process::geteuid().is_root() {
-        return UserPolicy::Same;
-    }
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let id = own_user(plugin, &map);
-    UserPolicy::Drop { uid: id, gid: id }
-}
-
-fn own_user(plugin: &PluginId, uid_map: &str) -> u32 {
-    let (first, count) = if maps(uid_map, OWN_USERS) { OWN_USERS } else { OWN_USERS_IN_CONTAINER };
-    // The digest's text is of fixed length; its first bytes spread plugins evenly.
-    let digest = Digest::of(plugin.as_str().as_bytes()).to_string();
-    let number = digest.bytes().fold(0_u32, |number, byte| number.wrapping_mul(31).wrapping_add(byte.into()));
-    first + number % count
-}
-
-/// Whether a user namespace with this map knows all of `range`.
-fn maps(uid_map: &str, (first, count): (u32, u32)) -> bool {
-    uid_map.lines().any(|line| {
-        let mut fields = line.split_whitespace().map(|field| field.parse::<u64>().unwrap_or_default());
-        let (inside, _outside, length) = (fields.next(), fields.next(), fields.next());
-        let (inside, length) = (inside.unwrap_or_default(), length.unwrap_or_default());
-        inside <= u64::from(first) && u64::from(first) + u64::from(count) <= inside + length
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use plugward_policy::parse_manifest;
 
     use super::*;
@@ -233,12 +237,15 @@ mod tests {
         let expanded = manifest.access.expand(Some("/home/ann"), |_| None).unwrap();
         let grants = manifest.all_permissions().into_iter().collect();
         let confinement = Confinement {
-            plugin: manifest.id.clone(),
+            user: UserPolicy::Same,
             level: manifest.min_sandbox_level,
             package_dir: "/state/plugins/demo".into(),
             home_dir: "/state/homes/demo".into(),
             access: LocalAccess { expanded, aliases: vec![("/link".into(), "/usr/share".to_owned())] },
-            shared: vec!["/usr".into()],
+            shared: RuntimePaths {
+                system: vec!["/usr".into()],
+                found: vec![Alias { name: "/opt/run".into(), place: "/opt/run-1".into() }],
+            },
         };
         (confinement, grants)
     }
@@ -250,21 +257,41 @@ mod tests {
         let spec = confinement.sandbox(&grants).unwrap().unwrap();
         assert_eq!((spec.level, &spec.network), (Level::Full, &Network::Off));
         assert_eq!(spec.package_dir.as_deref(), Some(Path::new("/state/plugins/demo")));
-        assert_eq!((spec.read_only, spec.read_write), (vec!["/usr".into()], vec!["/state/homes/demo".into()]));
+        assert_eq!(spec.home_dir.as_deref(), Some(Path::new("/state/homes/demo")));
+        assert_eq!((spec.read_only, spec.read_write), (vec!["/usr".into()], Vec::new()));
     }
 
     // Requirements 91 to 93: each permission becomes exactly what its sentence says, and only once it is granted.
     #[test]
     fn granted_permissions_become_paths_network_and_limits() {
-        let (wanted, grants) =
-            confinement("['fs.read:/usr/share', 'fs.write:/tmp', 'net:*']", "{memory_bytes: 67108864, cpu_seconds: 9}");
+        let (wanted, grants) = confinement(
+            "['fs.read:/usr/share', 'fs.write:/tmp', 'net:*']",
+            "{memory_bytes: 67108864, cpu_seconds: 9, disk_bytes: 1048576}",
+        );
         let spec = wanted.sandbox(&grants).unwrap().unwrap();
-        assert_eq!(spec.read_only, [Path::new("/usr"), Path::new("/usr/share"), Path::new("/link")]);
-        assert_eq!(spec.read_write, [Path::new("/state/homes/demo"), Path::new("/tmp")]);
+        // Only the distribution's folders are looked for again at the start; what was reviewed is opened as it was.
+        assert_eq!(spec.read_only, [Path::new("/usr")]);
+        assert_eq!(spec.granted, [Path::new("/opt/run-1"), Path::new("/usr/share")]);
+        let aliases = [("/opt/run", "/opt/run-1"), ("/link", "/usr/share")];
+        assert_eq!(spec.aliases, aliases.map(|(name, place)| Alias { name: name.into(), place: place.into() }));
+        assert_eq!(spec.read_write, [Path::new("/tmp")]);
         assert_eq!(spec.network, Network::Open);
         assert_eq!((spec.limits.memory_bytes, spec.limits.cpu_s), (Some(67_108_864), Some(9)));
+        assert_eq!(spec.limits.disk_bytes, Some(1_048_576));
         let spec = wanted.sandbox(&GrantSet::default()).unwrap().unwrap();
-        assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 1, Network::Off));
+        assert_eq!((spec.granted.len(), spec.aliases.len()), (1, 1));
+        assert_eq!((spec.read_only.len(), spec.read_write.len(), spec.network), (1, 0, Network::Off));
+    }
+
+    // Requirement 91: single hosts become a network in which there is nothing else, and only once they are granted.
+    #[test]
+    fn granted_hosts_become_a_network_of_their_own() {
+        let (wanted, grants) = confinement("['net:api.example.test', 'net:192.0.2.7:80']", "{}");
+        let Network::Hosts(listed) = wanted.sandbox(&grants).unwrap().unwrap().network else { panic!("no list") };
+        assert_eq!((listed.listeners.len(), listed.names.len()), (2, 1));
+        assert_eq!(wanted.sandbox(&GrantSet::default()).unwrap().unwrap().network, Network::Off);
+        let (wanted, grants) = confinement("['net:api.example.test', 'net:*']", "{}");
+        assert_eq!(wanted.sandbox(&grants).unwrap().unwrap().network, Network::Open);
     }
 
     // A host that runs as root must not take folders of the machine away from their owners.
@@ -272,41 +299,67 @@ mod tests {
     fn a_folder_of_somebody_else_is_not_handed_over() {
         let (wanted, grants) = confinement("['fs.write:/tmp']", "{}");
         let own = fs::metadata("/tmp").unwrap().uid();
-        let drop_to = |uid| UserPolicy::Drop { uid, gid: uid };
-        let text = wanted.refuse_foreign(&grants, drop_to(own + 1)).unwrap_err().to_string();
+        let run_as = |uid| Confinement { user: UserPolicy::Drop { uid, gid: uid }, ..wanted.clone() };
+        let text = run_as(own + 1).refuse_foreign(&grants).unwrap_err().to_string();
         assert!(
             text.starts_with("permission `fs.write:/tmp` is about `/tmp`, which belongs to another user"),
             "{text}"
         );
-        assert!(wanted.refuse_foreign(&grants, drop_to(own)).is_ok());
-        assert!(wanted.refuse_foreign(&GrantSet::default(), drop_to(own + 1)).is_ok());
-        assert!(wanted.refuse_foreign(&grants, UserPolicy::Same).is_ok());
+        assert!(run_as(own).refuse_foreign(&grants).is_ok());
+        assert!(run_as(own + 1).refuse_foreign(&GrantSet::default()).is_ok());
+        assert!(wanted.refuse_foreign(&grants).is_ok());
+    }
+
+    /// A host that runs as root keeps its state in folders of its own; the plugin's user has to get through them, or the
+    /// person has to read which ones and what to do.
+    #[test]
+    fn folders_that_the_plugins_user_cannot_pass_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["state", "state/plugins", "state/plugins/demo", "state/homes", "state/homes/demo"] {
+            fs::create_dir(root.join(name)).unwrap();
+        }
+        let set_mode = |name: &str, mode| {
+            fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set_mode("", 0o755);
+        set_mode("state", 0o700);
+        set_mode("state/homes", 0o700);
+        let (wanted, _) = confinement("[]", "{minimum_level: partial}");
+        let own = fs::metadata(&root).unwrap().uid();
+        let run_as = |uid, level| Confinement {
+            user: UserPolicy::Drop { uid, gid: uid },
+            level,
+            package_dir: root.join("state/plugins/demo"),
+            home_dir: root.join("state/homes/demo"),
+            ..wanted.clone()
+        };
+        let text = run_as(own + 1, SandboxLevel::Partial).refuse_closed().unwrap_err().to_string();
+        let fix = format!("`chmod o+x {0}/state {0}/state/homes`", root.display());
+        assert!(text.contains("level `partial`") && text.contains(&fix), "{text}");
+        assert!(run_as(own + 1, SandboxLevel::Full).refuse_closed().is_ok());
+        assert!(run_as(own, SandboxLevel::Partial).refuse_closed().is_ok());
+        set_mode("state", 0o711);
+        set_mode("state/homes", 0o711);
+        assert!(run_as(own + 1, SandboxLevel::Partial).refuse_closed().is_ok(), "the fix works");
     }
 
     // Requirement 146: what cannot be enforced is an error and never something weaker.
     #[test]
     fn what_cannot_be_kept_to_is_refused_by_name() {
-        let (wanted, grants) = confinement("['net:api.example.test']", "{}");
+        for level in ["partial", "limited"] {
+            let (wanted, grants) = confinement("['net:api.example.test']", &format!("{{minimum_level: {level}}}"));
+            let text = wanted.sandbox(&grants).unwrap_err().to_string();
+            assert!(text.starts_with("permission `net:api.example.test:443` is for single hosts"), "{text}");
+            assert!(text.contains(&format!("asks for level `{level}`")), "{text}");
+        }
+        let (wanted, grants) = confinement("['net:224.0.0.1']", "{}");
         let text = wanted.sandbox(&grants).unwrap_err().to_string();
-        assert!(text.starts_with("permission `net:api.example.test:443` allows a single host"), "{text}");
+        assert_eq!(text, "permission `net:224.0.0.1:443` is about an address nobody can connect to");
         let (wanted, grants) = confinement("['fs.read:/no/where']", "{}");
         let text = wanted.sandbox(&grants).unwrap_err().to_string();
         assert!(text.contains("`fs.read:/no/where` is about `/no/where`, which does not exist"), "{text}");
         let (wanted, grants) = confinement("[]", "{minimum_level: none}");
         assert_eq!(wanted.sandbox(&grants).unwrap(), None);
-    }
-
-    // Requirement 86: the same user at every start, never root, and one the machine knows.
-    #[test]
-    fn each_plugin_has_a_user_of_its_own() {
-        let id = |text: &str| PluginId::new(text).unwrap();
-        let whole = "         0          0 4294967295\n";
-        let container = "0 100000 65536\n";
-        let first = own_user(&id("notes"), whole);
-        assert_eq!(first, own_user(&id("notes"), whole));
-        assert_ne!(first, own_user(&id("mail"), whole));
-        assert!((1_900_000_000..1_990_000_000).contains(&first));
-        assert!((20_000..50_000).contains(&own_user(&id("notes"), container)));
-        assert!((20_000..50_000).contains(&own_user(&id("notes"), "")));
     }
 }

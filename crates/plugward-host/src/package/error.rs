@@ -135,7 +135,7 @@ impl std::fmt::Display for PackageLimit {
 
 impl PackageError {
     /// Wraps an error of the operating system with the path and the step it belongs to.
-    pub(super) fn os(path: impl AsRef<Path>, step: &'static str, source: impl Into<io::Error>) -> Self {
+    pub(crate) fn os(path: impl AsRef<Path>, step: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Os { path: path.as_ref().to_owned(), step, source: source.into() }
     }
 }

@@ -24,14 +24,14 @@ mod subject;
 mod tree;
 mod working_folder;
 
-pub(crate) use confinement::{ConfinementError, user_of};
+pub(crate) use confinement::{Confinement, ConfinementError};
 pub(crate) use container::ContainerRun;
 pub(crate) use copy::copy_package;
 pub(crate) use environment::{HostEnvironment, PASSED_VARIABLES};
 pub(crate) use error::PackageError;
 pub(crate) use hash::{PackageFacts, hash_package};
-pub(crate) use plan::{LaunchPlan, PlanError, PlanInput, plan};
-pub(crate) use source::{locate, read_manifest};
+pub(crate) use plan::{LaunchPlan, PROJECT_SETTING, PlanError, PlanInput, plan};
+pub(crate) use source::{MANIFEST_NAMES, locate, read_manifest};
 pub(crate) use tree::PackageLimits;
 
 /// A file name or path for people: characters that could forge a line of a message are shown escaped.

@@ -11,10 +11,13 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plugward_policy::{ApprovalSubject, ExpandBackendError, ExpandedBackend, Manifest, expand_backend};
-use plugward_sandbox::{LaunchSpec, SandboxSpec, StopGrace};
+use plugward_policy::{
+    ApprovalSubject, CommandTool, ExpandBackendError, ExpandedBackend, Manifest, SandboxLevel, WorkingDirectory,
+    expand_backend,
+};
+use plugward_sandbox::{LaunchSpec, SandboxSpec, StopGrace, UserPolicy};
 
-use super::access::{AccessError, Surroundings, given_variables, local_access, secret_variables};
+use super::access::{AccessError, Surroundings, given_variables, local_access, refuse_shown, secret_variables};
 use super::arguments::check_arguments;
 use super::confinement::Confinement;
 use super::container::ContainerRun;
@@ -29,6 +32,15 @@ use super::working_folder::{folder, working_folder};
 /// Name by which a manifest refers to its own installed folder.
 const PACKAGE_VARIABLE: &str = "PLUGIN_DIR";
 
+/// Name by which a manifest refers to the project folder.
+const PROJECT_VARIABLE: &str = "PROJECT_DIR";
+
+/// Name by which a manifest refers to the root of the repository the project folder is in.
+const REPO_VARIABLE: &str = "REPO_DIR";
+
+/// Variable of the host that holds the project folder.
+pub(crate) const PROJECT_SETTING: &str = "PLUGWARD_PROJECT_DIR";
+
 /// What a plan is made from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlanInput<'a> {
@@ -42,8 +54,12 @@ pub(crate) struct PlanInput<'a> {
     pub(crate) facts: &'a PackageFacts,
     /// The plugin's private home folder; it need not exist yet.
     pub(crate) home_dir: &'a Path,
+    /// Who the plugin runs as when it has a sandbox.
+    pub(crate) user: UserPolicy,
     /// The folder of plugward's own state, which no permission may reach.
     pub(crate) own_dir: &'a Path,
+    /// The project folder, for plugins that work in one.
+    pub(crate) project_dir: Option<&'a Path>,
     /// The host's own environment: what `${NAME}` refers to, and where passed variables come from.
     pub(crate) host: &'a HostEnvironment,
     /// Host variables this deployment passes to every plugin, such as proxies.
@@ -76,6 +92,8 @@ pub(crate) struct LaunchPlan {
     pub(crate) container: Option<ContainerRun>,
     /// What it may touch.
     pub(crate) confinement: Confinement,
+    /// The command that runs for each call, with references replaced, when the plugin is one.
+    pub(crate) command: Option<Box<CommandTool>>,
 }
 
 // Arguments and variables may hold secrets.
@@ -115,15 +133,43 @@ impl LaunchPlan {
         }
     }
 
-    /// As [`Self::launch_spec`], in `sandbox`.
+    /// As [`Self::launch_spec`], in `sandbox`, with `proxy_variables` if its network has a proxy.
     #[must_use]
-    pub(crate) fn sandboxed_spec(&self, generation: u64, sandbox: SandboxSpec) -> LaunchSpec {
+    pub(crate) fn sandboxed_spec(
+        &self,
+        generation: u64,
+        sandbox: SandboxSpec,
+        proxy_variables: &[(OsString, OsString)],
+    ) -> LaunchSpec {
         let mut spec = self.launch_spec(generation);
         // The folder for temporary files the user has is not there, or is everybody's.
-        spec.env.retain(|(name, _)| name != "TMPDIR");
-        spec.env.push(("TMPDIR".into(), self.confinement.temporary_dir().into()));
+        if self.manifest_temporary_dir().is_none_or(|wanted| !self.confinement.is_own_room(wanted)) {
+            spec.env.retain(|(name, _)| name != "TMPDIR");
+            spec.env.push(("TMPDIR".into(), self.confinement.temporary_dir().into()));
+        }
+        if !proxy_variables.is_empty() {
+            // Settings for the machine's own network lead nowhere in this one.
+            let is_replaced = |name: &OsString| {
+                name == "NO_PROXY" || name == "no_proxy" || proxy_variables.iter().any(|(ours, _)| ours == name)
+            };
+            spec.env.retain(|(name, _)| !is_replaced(name));
+            spec.env.extend_from_slice(proxy_variables);
+        }
         spec.sandbox = Some(sandbox);
         spec
+    }
+
+    fn manifest_temporary_dir(&self) -> Option<&Path> {
+        let found = self.manifest_env.iter().rev().find(|(name, _)| name == "TMPDIR");
+        found.map(|(_, value)| Path::new(value.as_str()))
+    }
+
+    /// The folder for temporary files that the manifest sets and the plugin does not get in its sandbox, because it could
+    /// not write there.
+    pub(crate) fn replaced_temporary_dir(&self) -> Option<&Path> {
+        let wanted = self.manifest_temporary_dir()?;
+        let kept = self.confinement.level == SandboxLevel::None || self.confinement.is_own_room(wanted);
+        (!kept).then_some(wanted)
     }
 
     /// Name of the container of start `generation`, to stop it by, when the command starts one.
@@ -202,6 +248,18 @@ pub(crate) enum PlanError {
         /// Where it leads.
         path: PathBuf,
     },
+    /// A command that works in a project, and there is none.
+    #[error("it works in a project folder and none is known; set {PROJECT_SETTING} and install it again")]
+    NoProject,
+    /// A command that works in a repository, and the project is in none.
+    #[error("it works in a repository, and neither `{}` nor a folder above it has a `.git`", shown(project))]
+    NoRepository {
+        /// The project folder.
+        project: PathBuf,
+    },
+    /// A reference in the command.
+    #[error("command: {0}")]
+    Command(String),
     /// A text with a zero byte, which no program can be given.
     #[error("`{field}` holds a zero byte")]
     ZeroByte {
@@ -226,12 +284,13 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
         PlanError::FolderMissing { path, .. } => PlanError::PackageMissing { path },
         other => other,
     })?;
-    let (backend, host_variables) = expand(input, &package_dir)?;
+    let places = Places::of(input, &package_dir)?;
+    let (backend, host_variables) = expand(input, &places)?;
     refuse_zero_bytes(&backend)?;
     let cwd = working_folder(backend.cwd.as_deref(), &package_dir, input.host)?;
     let own_dir = real(input.own_dir);
     let around = Surroundings { host: input.host, package_dir: &package_dir, own_dir: &own_dir };
-    let access = local_access(input.manifest, around, |name| value_of(input.host, &package_dir, name))?;
+    let access = local_access(input.manifest, around, |name| places.value_of(name))?;
     let passed = given_variables(&access.expanded, input.host);
     let home_dir = real(input.home_dir);
     let mut variables = backend.env.clone();
@@ -240,11 +299,23 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
     let path_var = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str()).unwrap_or_default();
     let place = CommandPlace { package_dir: &package_dir, base_dir: &cwd, path_var };
     let executable = resolve_command(&backend.command, place)?;
-    check_arguments(&backend.args, &cwd, &package_dir)?;
+    let command = input.manifest.backend.command_tool();
+    if command.is_none() {
+        check_arguments(&backend.args, &cwd, &package_dir)?;
+    }
     let user_home = input.host.get("HOME").map(Path::new).filter(|home| home.is_absolute()).map(real);
     let private = KeptPrivate { user_home: user_home.as_deref(), own_dir: &own_dir };
     let shared = runtime_paths(&executable.path, &package_dir, path_var, private);
-    let container = ContainerRun::recognise(&backend.command, &backend.args, &input.manifest.id, input.home_dir);
+    if input.manifest.min_sandbox_level != SandboxLevel::None {
+        refuse_shown(&own_dir, shared.names())?;
+    }
+    // A command that starts a container cannot reach the engine from its sandbox, and is told so by it.
+    let container = command
+        .is_none()
+        .then(|| ContainerRun::recognise(&backend.command, &backend.args, &input.manifest.id, input.home_dir));
+    let container = container.flatten();
+    let command = command.map(|tool| tool.expanded(|name| places.value_of(name))).transpose();
+    let command = command.map_err(|error| PlanError::Command(error.to_string()))?.map(Box::new);
     let arguments = container.as_ref().map_or(backend.args.as_slice(), ContainerRun::arguments);
     let argv = std::iter::once(text(&executable.path)?).chain(arguments.iter().cloned()).collect();
     let mut secrets = backend.secret_values();
@@ -263,7 +334,7 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
         secrets: &secrets,
     })?;
     let confinement = Confinement {
-        plugin: input.manifest.id.clone(),
+        user: input.user,
         level: input.manifest.min_sandbox_level,
         package_dir,
         home_dir,
@@ -282,23 +353,64 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
         stop: StopGrace::default(),
         container,
         confinement,
+        command,
     })
 }
 
 /// Replaces the references of the backend and notes which host variables that read.
-fn expand(input: &PlanInput<'_>, package_dir: &Path) -> Result<(ExpandedBackend, Vec<String>), PlanError> {
-    text(package_dir)?;
+fn expand(input: &PlanInput<'_>, places: &Places<'_>) -> Result<(ExpandedBackend, Vec<String>), PlanError> {
+    text(places.package_dir)?;
     let read = RefCell::new(BTreeSet::new());
     let backend = expand_backend(&input.manifest.backend, |name| {
-        if !matches!(name, PACKAGE_VARIABLE | "PATH") {
+        if !matches!(name, PACKAGE_VARIABLE | PROJECT_VARIABLE | REPO_VARIABLE | "PATH") {
             read.borrow_mut().insert(name.to_owned());
         }
-        value_of(input.host, package_dir, name)
+        places.value_of(name)
     })?;
     Ok((backend, read.into_inner().into_iter().collect()))
 }
 
-/// What a reference to `name` in a manifest stands for.
+/// The places a manifest can refer to.
+struct Places<'a> {
+    host: &'a HostEnvironment,
+    package_dir: &'a Path,
+    project_dir: Option<PathBuf>,
+    repo_dir: Option<PathBuf>,
+}
+
+impl<'a> Places<'a> {
+    fn of(input: &PlanInput<'a>, package_dir: &'a Path) -> Result<Self, PlanError> {
+        let directory = input.manifest.backend.command_tool().map(|tool| &tool.working_directory);
+        let project_dir = input.project_dir.map(|path| folder(path, "project")).transpose()?;
+        if project_dir.is_none() && matches!(directory, Some(WorkingDirectory::Project | WorkingDirectory::Repo)) {
+            return Err(PlanError::NoProject);
+        }
+        let repo_dir = project_dir.as_deref().and_then(repository_of);
+        match project_dir {
+            Some(project) if repo_dir.is_none() && directory == Some(&WorkingDirectory::Repo) => {
+                Err(PlanError::NoRepository { project })
+            }
+            project_dir => Ok(Self { host: input.host, package_dir, project_dir, repo_dir }),
+        }
+    }
+
+    /// What a reference to `name` in a manifest stands for.
+    fn value_of(&self, name: &str) -> Option<String> {
+        let of = |path: &Option<PathBuf>| path.as_deref().and_then(Path::to_str).map(str::to_owned);
+        match name {
+            PROJECT_VARIABLE => of(&self.project_dir),
+            REPO_VARIABLE => of(&self.repo_dir),
+            name => value_of(self.host, self.package_dir, name),
+        }
+    }
+}
+
+/// The nearest folder at or above `project` that is the root of a repository.
+fn repository_of(project: &Path) -> Option<PathBuf> {
+    project.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_owned)
+}
+
+/// What a reference to `name` stands for wherever the plugin works.
 fn value_of(host: &HostEnvironment, package_dir: &Path, name: &str) -> Option<String> {
     match name {
         PACKAGE_VARIABLE => package_dir.to_str().map(str::to_owned),

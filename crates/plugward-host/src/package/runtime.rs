@@ -5,13 +5,15 @@
 //! so that a sandbox can show them read-only. Refuses whole home folders and anything that holds plugward's own state:
 //! a run time in an unusual place is then not found by the plugin, instead of showing it the user's files.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+
+use plugward_sandbox::Alias;
 
 use super::resolve::search_folders;
 
@@ -39,15 +41,33 @@ pub(super) struct KeptPrivate<'a> {
     pub(super) own_dir: &'a Path,
 }
 
+/// What a program needs to run, as it was found by one look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RuntimePaths {
+    /// The distribution's own folders. Only the owner of the machine changes them, so links on the way to them may be
+    /// followed again at the start.
+    pub(crate) system: Vec<PathBuf>,
+    /// Everything else: each name with the place it led to. Others than the owner of the machine may be able to bend a link
+    /// on the way, so a start opens the place that was looked at or fails.
+    pub(crate) found: Vec<Alias>,
+}
+
+impl RuntimePaths {
+    /// All of them, by the names people know.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
+        self.system.iter().map(PathBuf::as_path).chain(self.found.iter().map(|alias| alias.name.as_path()))
+    }
+}
+
 /// The paths, sorted, each existing. `executable` is the name it is run by, `path_var` the plugin's `PATH`.
 pub(super) fn runtime_paths(
     executable: &Path,
     package_dir: &Path,
     path_var: &OsStr,
     private: KeptPrivate<'_>,
-) -> Vec<PathBuf> {
+) -> RuntimePaths {
     let system = plugward_sandbox::system_paths();
-    let mut found = Found { paths: system.iter().cloned().collect(), private };
+    let mut found = Found { paths: BTreeMap::new(), private };
     let mut program = Some(executable.to_owned());
     for _ in 0..MAX_INTERPRETERS {
         let Some(path) = program.take() else { break };
@@ -72,12 +92,15 @@ pub(super) fn runtime_paths(
         found.add_packages(&file);
         found.add_prefix(&file);
     }
-    found.paths.into_iter().collect()
+    let found = found.paths.into_iter().filter(|(name, _)| !system.contains(name));
+    let found = found.map(|(name, place)| Alias { name, place }).collect();
+    RuntimePaths { system, found }
 }
 
 /// What was found so far.
 struct Found<'a> {
-    paths: BTreeSet<PathBuf>,
+    /// Names with their real places.
+    paths: BTreeMap<PathBuf, PathBuf>,
     private: KeptPrivate<'a>,
 }
 
@@ -90,7 +113,7 @@ impl Found<'_> {
             private.into_iter().flatten().any(|place| place.starts_with(&real) || place.starts_with(&path))
                 || real.starts_with(self.private.own_dir);
         if !shows_private && path.parent().is_some() {
-            self.paths.insert(path);
+            self.paths.insert(path, real);
         }
     }
 
@@ -208,7 +231,8 @@ mod tests {
             let home = self.root.join("home");
             let private = KeptPrivate { user_home: Some(&home), own_dir: &self.root.join("state") };
             let paths = runtime_paths(executable, &self.root.join("package"), OsStr::new(path_var), private);
-            let inside = paths.iter().filter_map(|path| path.strip_prefix(&self.root).ok());
+            assert!(paths.found.iter().all(|alias| alias.name.canonicalize().unwrap() == alias.place));
+            let inside = paths.names().filter_map(|path| path.strip_prefix(&self.root).ok());
             inside.map(|path| path.display().to_string()).collect()
         }
     }

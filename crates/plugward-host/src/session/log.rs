@@ -19,6 +19,12 @@ use crate::views::{LogLine, LogOrigin};
 /// Lines kept per plugin.
 const MAX_LINES: usize = 500;
 
+/// How the host's line about a start begins.
+pub(crate) const STARTED: &str = "started, pid ";
+
+/// Lines of stderr shown with a failure: a stack trace of the usual kind and what led to it.
+const LAST_WORDS: usize = 10;
+
 /// Bytes kept of one line. With [`MAX_LINES`] a plugin's log is at most 500 KiB.
 const MAX_LINE_BYTES: usize = 1024;
 
@@ -75,6 +81,17 @@ impl PluginLog {
     /// The lines kept, oldest first.
     pub(crate) fn lines(&self) -> Vec<LogLine> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// What the process of the last start said on stderr, at most [`LAST_WORDS`] lines, oldest first.
+    pub(crate) fn last_words(&self) -> Vec<LogLine> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_last_start =
+            lines.iter().rev().take_while(|line| line.origin != LogOrigin::Host || !line.text.starts_with(STARTED));
+        let mut words: Vec<LogLine> =
+            of_last_start.filter(|line| line.origin == LogOrigin::Stderr).take(LAST_WORDS).cloned().collect();
+        words.reverse();
+        words
     }
 
     /// New lines as they come.

@@ -42,6 +42,8 @@ pub(crate) enum RequestError {
     },
     /// The caller cancelled or went away.
     Cancelled,
+    /// The values make no call, for this reason; it repeats none of them.
+    Refused(String),
     /// The plugin answered with an error.
     Rejected(RpcError),
     /// The plugin answered with something that is no answer.

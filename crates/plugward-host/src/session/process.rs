@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plugward_sandbox::{Enforcement, ExitReport, PluginProcess};
+use plugward_sandbox::{Enforcement, ExitReport, MainExit, PluginProcess};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -63,6 +63,13 @@ impl RunningProcess {
         let mut exited = self.exited.clone();
         let waited = tokio::time::timeout(limit, exited.wait_for(Option::is_some)).await;
         waited.ok().and_then(|report| report.ok().and_then(|report| *report))
+    }
+
+    /// Waits for the tree to be gone; tells how its main process ended.
+    pub(crate) async fn gone(&self) -> MainExit {
+        let mut exited = self.exited.clone();
+        let report = exited.wait_for(Option::is_some).await;
+        report.ok().and_then(|report| *report).map_or(MainExit::Unknown, |report| report.main)
     }
 
     /// TERM to the whole tree.

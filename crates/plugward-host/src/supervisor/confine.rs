@@ -9,16 +9,18 @@
 //! Owns this table. Refuses to guess whether a machine could enforce a level: it is tried, and a probe under the same
 //! rules confirms it before the plugin runs. A probe that got out stops the start in every environment.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use plugward_policy::SandboxLevel;
-use plugward_sandbox::{LaunchSpec, SpawnError, SpawnStep, Spawned};
+use plugward_policy::{GrantSet, SandboxLevel};
+use plugward_sandbox::{LaunchSpec, Listeners, Notebook, SpawnError, SpawnStep, Spawned};
 
 use super::Plugin;
 use crate::config::Environment;
+use crate::egress::EgressPlan;
 use crate::error::{ErrorCode, HostError};
 use crate::host::Inner;
-use crate::package::{ConfinementError, LaunchPlan};
+use crate::package::{Confinement, ConfinementError, LaunchPlan};
 use crate::views::LogOrigin;
 
 /// How to run a plugin that cannot be sandboxed here, for somebody who wants that.
@@ -29,6 +31,8 @@ const DEVELOPMENT_HINT: &str =
 pub(super) struct Confined {
     pub(super) spawned: Spawned,
     pub(super) unconfined: Option<String>,
+    /// Its network, if it may reach some hosts.
+    pub(super) egress: Option<(EgressPlan, Listeners)>,
 }
 
 /// Refuses before anything is started what no machine could make right.
@@ -79,13 +83,20 @@ pub(super) fn spawn(
     let Some(sandbox) = sandbox else {
         return Err(HostError::internal("making the sandbox of a plugin that asks for one"));
     };
-    plan.confinement.refuse_foreign(&grants, sandbox.user).map_err(cannot_be_kept)?;
-    plan.confinement.hand_over_package(sandbox.user).map_err(|error| {
-        let message = format!("package of plugin `{}` cannot be given to the plugin's own user: {error}", plugin.id);
-        HostError::new(ErrorCode::PluginHostStartFailed, message)
-    })?;
-    match inner.config.launcher.spawn(&plan.sandboxed_spec(generation, sandbox)) {
-        Ok(spawned) => Ok(Confined { spawned, unconfined: None }),
+    plan.confinement.refuse_foreign(&grants).map_err(cannot_be_kept)?;
+    plan.confinement.refuse_closed().map_err(cannot_be_kept)?;
+    if let Some(wanted) = plan.replaced_temporary_dir() {
+        let given = plan.confinement.temporary_dir().display();
+        let wanted = plugward_policy::visible(&wanted.to_string_lossy());
+        plugin.log.push(LogOrigin::Host, &format!("TMPDIR of the manifest, `{wanted}`, is replaced by `{given}`"));
+    }
+    let egress = plan.confinement.egress(&grants).map_err(cannot_be_kept)?;
+    let variables = egress.as_ref().map(EgressPlan::proxy_variables).unwrap_or_default();
+    match inner.config.launcher.spawn(&plan.sandboxed_spec(generation, sandbox, &variables)) {
+        Ok(spawned) => {
+            let egress = egress.zip(spawned.process.take_listeners());
+            Ok(Confined { spawned, unconfined: None, egress })
+        }
         Err(error) if !is_level_missing(&error) => Err(start_failed(plugin, plan, &error)),
         Err(error) if inner.config.environment == Environment::Development && !is_broken(&error) => {
             unconfined(inner, plugin, &plan.launch_spec(generation), error.to_string())
@@ -103,6 +114,38 @@ pub(super) fn spawn(
     }
 }
 
+/// Starts it for a trial: at level `full` whatever it asks for, with no grant, in a network where every name can be asked for
+/// and nothing is there, and observed. Blocks as [`spawn`].
+pub(super) fn spawn_observed(
+    inner: &Inner,
+    plugin: &Plugin,
+    plan: &LaunchPlan,
+    generation: u64,
+) -> Result<(Confined, Notebook), HostError> {
+    let id = &plugin.id;
+    if plan.container.is_some() {
+        let message = format!("plugin `{id}` cannot be tried: {CONTAINER}");
+        return Err(HostError::new(ErrorCode::McpSandboxRequired, message));
+    }
+    let failed = |what: String| HostError::new(ErrorCode::PluginHostStartFailed, what);
+    let confinement = Confinement { level: SandboxLevel::Full, ..plan.confinement.clone() };
+    let sandbox = confinement.sandbox(&GrantSet::default());
+    let sandbox = sandbox.map_err(|error| failed(format!("plugin `{id}` cannot be tried: {error}")))?;
+    let Some(mut sandbox) = sandbox else { return Err(HostError::internal("making the sandbox of a trial")) };
+    let egress = EgressPlan::watching(&BTreeSet::new());
+    sandbox.network = egress.network();
+    let spawned = inner.config.launcher.spawn_observed(&plan.sandboxed_spec(generation, sandbox, &[]));
+    let (spawned, notebook) = spawned.map_err(|error| {
+        if !is_level_missing(&error) {
+            return start_failed(plugin, plan, &error);
+        }
+        let message = format!("plugin `{id}` cannot be tried, which takes sandbox level `full`: {error}");
+        HostError::new(ErrorCode::McpSandboxRequired, message).with_hint("`plugward doctor` tells what is missing here")
+    })?;
+    let egress = Some(egress).zip(spawned.process.take_listeners());
+    Ok((Confined { spawned, unconfined: None, egress }, notebook))
+}
+
 /// Starts it without a sandbox, and says so where a person looks.
 fn unconfined(inner: &Inner, plugin: &Plugin, spec: &LaunchSpec, reason: String) -> Result<Confined, HostError> {
     // Behind the gate of `check_gate` already; a second look costs nothing, and being wrong here would cost everything.
@@ -116,7 +159,7 @@ fn unconfined(inner: &Inner, plugin: &Plugin, spec: &LaunchSpec, reason: String)
     })?;
     plugin.log.push(LogOrigin::Host, &format!("runs without a sandbox, with all your rights: {reason}"));
     tracing::warn!(plugin = %plugin.id, "runs without a sandbox, with all rights of its user: {reason}");
-    Ok(Confined { spawned, unconfined: Some(reason) })
+    Ok(Confined { spawned, unconfined: Some(reason), egress: None })
 }
 
 /// Whether the machine lacks the level, as opposed to something of this start.

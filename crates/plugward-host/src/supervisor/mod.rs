@@ -14,16 +14,24 @@
 //! | to starting, ready, error | [`start::start`] |
 //! | to unhealthy, back to starting | [`watch`] |
 //! | to disabled, stopped, gone | [`stop::stop`] |
+//! | ready to asleep and back | [`sleep`] |
+//! | ready to ready with another process | [`replace`] |
 //!
 //! Owns [`Plugin`]: manifest, grants, running process, contract, log, all behind one lock, so that status, list and
 //! routing never disagree (B088). Operations of one plugin run one at a time; plugins never wait for each other.
 //! Refuses to know faces and wire formats.
 
 pub(crate) mod backoff;
+pub(crate) mod command;
 mod confine;
 pub(crate) mod containers;
+mod egress;
+mod health;
+pub(crate) mod replace;
+pub(crate) mod sleep;
 pub(crate) mod start;
 pub(crate) mod stop;
+pub(crate) mod trial;
 pub(crate) mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -34,10 +42,13 @@ use plugward_store::{PluginRow, Redactor};
 use tokio_util::sync::CancellationToken;
 
 pub use backoff::MAX_BACKOFF;
+pub(crate) use egress::attempts_key;
 
 use crate::call::Route;
 use crate::call::breaker::Breaker;
+use crate::config::SupervisionSettings;
 use crate::contract::Contract;
+use crate::egress::Attempts;
 use crate::error::HostError;
 use crate::offers::Offers;
 use crate::registry::PluginRank;
@@ -47,6 +58,7 @@ use crate::session::process::RunningProcess;
 use crate::views::HeldTool;
 use backoff::Backoff;
 use containers::ContainerStart;
+use sleep::Sleep;
 
 /// An installed plugin.
 pub(crate) struct Plugin {
@@ -55,6 +67,8 @@ pub(crate) struct Plugin {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) manifest_warnings: Vec<String>,
     pub(crate) log: Arc<PluginLog>,
+    /// Hosts it tried to reach.
+    pub(crate) attempts: Arc<Attempts>,
     /// Knows the secrets of all plugins.
     pub(crate) redactor: Redactor,
     /// Knows the secrets of this one only.
@@ -65,6 +79,8 @@ pub(crate) struct Plugin {
     /// Survives automatic restarts, so that a plugin that dies at each call is still noticed; a person's start
     /// resets it.
     pub(crate) breaker: Arc<Breaker>,
+    /// How it is looked after: its manifest's word, else the deployment's.
+    pub(crate) supervision: SupervisionSettings,
     state: Mutex<State>,
 }
 
@@ -77,6 +93,8 @@ pub(crate) struct State {
     pub(crate) detail: String,
     pub(crate) error: Option<String>,
     pub(crate) running: Option<Arc<Running>>,
+    /// It is on and offers its tools, without a process.
+    pub(crate) asleep: Option<Arc<Sleep>>,
     /// A process that fell over and was not ended yet.
     pub(crate) fallen: Option<Launched>,
     pub(crate) generation: u64,
@@ -91,6 +109,8 @@ pub(crate) struct State {
     interruptions: u32,
     /// Cancels an automatic start that is due.
     pub(crate) pending_restart: Option<CancellationToken>,
+    /// When that start is due.
+    pub(crate) next_start_at: Option<Instant>,
     /// A person switched it off, which is not the same as never on.
     pub(crate) switched_off: bool,
     pub(crate) removed: bool,
@@ -116,9 +136,10 @@ pub(crate) struct Launched {
 
 /// A plugin that is ready.
 pub(crate) struct Running {
-    pub(crate) launched: Launched,
+    /// Its process; a command has none between calls.
+    pub(crate) launched: Option<Launched>,
     pub(crate) route: Arc<Route>,
-    pub(crate) protocol_version: String,
+    pub(crate) protocol_version: Option<String>,
     /// What it offers beside tools.
     pub(crate) offers: Offers,
     pub(crate) server_name: Option<String>,
@@ -135,7 +156,9 @@ impl Plugin {
         grants: GrantSet,
         redactor: Redactor,
         backoff_base: std::time::Duration,
+        supervision: &SupervisionSettings,
     ) -> Self {
+        let supervision = supervision.of(&manifest.supervision);
         let rank = u64::try_from(row.installed_at_us).unwrap_or(0);
         let state = State {
             status: PluginStatus::Installed,
@@ -143,15 +166,17 @@ impl Plugin {
             detail: String::new(),
             error: row.last_error.clone(),
             running: None,
+            asleep: None,
             fallen: None,
             generation: 0,
             contract: None,
             held: Vec::new(),
-            backoff: Backoff::new(backoff_base),
+            backoff: Backoff::new(backoff_base, &supervision),
             restarts: 0,
             starting: None,
             interruptions: 0,
             pending_restart: None,
+            next_start_at: None,
             switched_off: false,
             removed: false,
             offers: Offers::default(),
@@ -164,11 +189,13 @@ impl Plugin {
             manifest: Arc::new(manifest),
             manifest_warnings,
             log: Arc::new(PluginLog::new(redactor.clone())),
+            attempts: Arc::new(Attempts::new(redactor.clone())),
             redactor,
             own_redactor: Redactor::new(),
             grants: Arc::new(RwLock::new(grants)),
             operation: tokio::sync::Mutex::new(()),
-            breaker: Arc::default(),
+            breaker: Arc::new(Breaker::new(&supervision)),
+            supervision,
             state: Mutex::new(state),
         }
     }
@@ -236,19 +263,26 @@ impl Drop for Interruption<'_> {
 impl State {
     /// Marks it starting; the token tells when somebody wants it to end.
     pub(crate) fn set_starting(&mut self) -> CancellationToken {
-        let token = CancellationToken::new();
-        if self.interruptions > 0 {
-            token.cancel();
-        }
-        self.starting = Some(token.clone());
+        let token = self.begin_interruptible();
         self.status = PluginStatus::Starting;
         self.host_status = HostStatus::Starting;
         "starting".clone_into(&mut self.detail);
         token
     }
 
+    /// A token for what runs in this plugin's turn and can be broken off; whoever waits to end things cancels it.
+    pub(crate) fn begin_interruptible(&mut self) -> CancellationToken {
+        let token = CancellationToken::new();
+        if self.interruptions > 0 {
+            token.cancel();
+        }
+        self.starting = Some(token.clone());
+        token
+    }
+
     /// Takes back an automatic start that is due.
     pub(crate) fn cancel_restart(&mut self) {
+        self.next_start_at = None;
         if let Some(token) = self.pending_restart.take() {
             token.cancel();
         }
@@ -258,15 +292,17 @@ impl State {
     pub(crate) fn set_ready(&mut self, running: Arc<Running>, contract: Arc<Contract>, held: Vec<HeldTool>) {
         self.status = PluginStatus::Ready;
         self.host_status = HostStatus::Ready;
-        self.detail = match &running.launched.unconfined {
-            Some(reason) => format!("running without a sandbox, with all your rights: {reason}"),
-            None => "running".to_owned(),
+        self.detail = match running.launched.as_ref().map(|launched| &launched.unconfined) {
+            Some(Some(reason)) => format!("running without a sandbox, with all your rights: {reason}"),
+            Some(None) => "running".to_owned(),
+            None => "ready: its command runs once for each call".to_owned(),
         };
         if !held.is_empty() {
             let waiting = format!("; {} tools wait for a review", held.len());
             self.detail.push_str(&waiting);
         }
         self.running = Some(running);
+        self.next_start_at = None;
         self.error = None;
         self.contract = Some(contract);
         self.held = held;

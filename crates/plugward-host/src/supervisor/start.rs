@@ -23,8 +23,8 @@ use super::confine::{self, Confined};
 use super::containers::{self, ContainerStart};
 use super::stop::{self, Ladder};
 use super::{Launched, Plugin, Running};
-use crate::call::Route;
 use crate::call::admission::Admission;
+use crate::call::{Route, Target};
 use crate::config::MAX_CONCURRENT_CALLS_PER_PLUGIN;
 use crate::contract::{self, Contract, PinCheck};
 use crate::discovery::{self, DiscoveryError};
@@ -33,6 +33,7 @@ use crate::host::{Inner, Planned};
 use crate::offers::Offers;
 use crate::package::LaunchPlan;
 use crate::registry::ToolConflict;
+use crate::session::log::STARTED;
 use crate::session::process::RunningProcess;
 use crate::session::quote::{self, Secrets};
 use crate::session::{Session, SessionSettings, masked};
@@ -54,11 +55,18 @@ pub(crate) async fn start_in_turn(
     plugin: &Arc<Plugin>,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<(), HostError> {
-    let interrupted = plugin.state().set_starting();
+    let (interrupted, asleep) = {
+        let mut state = plugin.state();
+        (state.set_starting(), state.asleep.take())
+    };
     inner.plugin_changed(plugin);
     stop::end_fallen(inner, plugin).await;
     let outcome = steps(inner, plugin, &interrupted, place).await;
     plugin.state().starting = None;
+    if outcome.is_err() && asleep.is_some() {
+        // Before anybody who waits is told, so that nobody tries the same again.
+        inner.path.registry.withdraw(&plugin.id);
+    }
     let failed = match &outcome {
         Ok(()) => None,
         // A missing decision of a person is no fault of the plugin.
@@ -78,6 +86,10 @@ pub(crate) async fn start_in_turn(
             Some(error.message.as_str())
         }
     };
+    if let Some(asleep) = asleep {
+        let answer = outcome.as_ref().copied().map_err(|error| plugin.redactor.redact(&error.message).into_owned());
+        asleep.end(answer);
+    }
     inner.plugin_changed(plugin);
     inner.remember_outcome(plugin, failed).await;
     outcome
@@ -90,12 +102,35 @@ fn is_decision_missing(code: ErrorCode) -> bool {
     )
 }
 
+/// A process that said everything that is said before it is trusted with a call.
+pub(super) struct Arrived {
+    launched: Launched,
+    hello: ServerHello,
+    contract: Arc<Contract>,
+}
+
 async fn steps(
     inner: &Arc<Inner>,
     plugin: &Arc<Plugin>,
     interrupted: &CancellationToken,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<(), HostError> {
+    let outcome = match plugin.manifest.backend.command_tool() {
+        Some(_) => offer_command(inner, plugin).await,
+        None => {
+            let arrived = bring_up(inner, plugin, interrupted, place).await?;
+            publish_or_end(inner, plugin, arrived).await
+        }
+    };
+    if outcome.is_err() {
+        inner.path.registry.withdraw(&plugin.id);
+        plugin.state().running = None;
+    }
+    outcome
+}
+
+/// Steps 1 and 2: what would run, if it may, and the number of this start.
+async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(Planned, u64), HostError> {
     check_grants(plugin)?; // 1
     let planned = inner.plan(plugin).await?;
     check_approval(inner, plugin, &planned).await?;
@@ -103,6 +138,23 @@ async fn steps(
     check_conflicts(inner, plugin)?; // 2
     let generation = inner.next_generation(plugin).await?;
     plugin.state().generation = generation;
+    Ok((planned, generation))
+}
+
+/// All steps of a command, which has no process between calls. On error what is offered already is not touched.
+pub(super) async fn offer_command(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
+    let (planned, generation) = may_start(inner, plugin).await?;
+    super::command::publish(inner, plugin, planned, generation).await
+}
+
+/// Steps 1 to 9. On error no process is left; what runs already is not touched.
+pub(super) async fn bring_up(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    interrupted: &CancellationToken,
+    place: Option<SemaphorePermit<'_>>,
+) -> Result<Arrived, HostError> {
+    let (planned, generation) = may_start(inner, plugin).await?;
     tokio::select! {
         biased;
         error = broken_off(inner, plugin, interrupted) => return Err(error),
@@ -114,20 +166,31 @@ async fn steps(
         error = broken_off(inner, plugin, interrupted) => Err(error),
         reached = converse(inner, plugin, &launched) => reached, // 4-9
     };
-    let outcome = match reached {
-        Ok((hello, contract)) => publish(inner, plugin, &launched, &hello, contract).await, // 10, 11
-        Err(error) => Err(error),
-    };
+    match reached {
+        Ok((hello, contract)) => Ok(Arrived { launched, hello, contract }),
+        Err(error) => {
+            stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
+            Err(error)
+        }
+    }
+}
+
+/// Steps 10 and 11; on error the process that arrived is ended.
+pub(super) async fn publish_or_end(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    arrived: Arrived,
+) -> Result<(), HostError> {
+    let Arrived { launched, hello, contract } = arrived;
+    let outcome = publish(inner, plugin, &launched, &hello, contract).await;
     if outcome.is_err() {
-        inner.path.registry.withdraw(&plugin.id);
-        plugin.state().running = None;
         stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
     }
     outcome
 }
 
 /// Resolves when the start is not wanted any more: the host ends, or a person wants the plugin to.
-async fn broken_off(inner: &Inner, plugin: &Plugin, interrupted: &CancellationToken) -> HostError {
+pub(super) async fn broken_off(inner: &Inner, plugin: &Plugin, interrupted: &CancellationToken) -> HostError {
     let id = &plugin.id;
     tokio::select! {
         biased;
@@ -153,7 +216,7 @@ fn check_grants(plugin: &Plugin) -> Result<(), HostError> {
 }
 
 /// Invariants 1 and 8: what would run now is what a person agreed to.
-async fn check_approval(inner: &Arc<Inner>, plugin: &Plugin, planned: &Planned) -> Result<(), HostError> {
+pub(super) async fn check_approval(inner: &Arc<Inner>, plugin: &Plugin, planned: &Planned) -> Result<(), HostError> {
     let id = &plugin.id;
     let hint = format!("look at it with `plugward review {id}`, then approve it");
     let Some(approval) = inner.current_approval(plugin).await? else {
@@ -210,7 +273,19 @@ async fn launch(
     let confined = tokio::task::spawn_blocking(move || confine::spawn(&starter, &started, &start_plan, generation))
         .await
         .map_err(|_| HostError::internal("starting a process"))??;
-    let Confined { spawned, unconfined } = confined;
+    take_over(inner, plugin, &plan, confined, generation, container)
+}
+
+/// Makes a conversation out of a process that was just started.
+pub(super) fn take_over(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    plan: &LaunchPlan,
+    confined: Confined,
+    generation: u64,
+    container: Option<ContainerStart>,
+) -> Result<Launched, HostError> {
+    let Confined { spawned, unconfined, egress } = confined;
     let io_error = |error: std::io::Error| HostError::internal(format_args!("taking over the pipes: {error}"));
     let process = Arc::new(RunningProcess::watch(spawned.process).map_err(io_error)?);
     let stderr = tokio::net::unix::pipe::Receiver::from_owned_fd(spawned.stderr).map_err(io_error)?;
@@ -223,15 +298,19 @@ async fn launch(
         secrets: Secrets { redactor: plugin.redactor.clone(), own: plan.secrets.as_slice().into() },
     };
     let session = Session::open(spawned.stdin, spawned.stdout, Arc::clone(&plugin.log), settings).map_err(io_error)?;
+    // Last: it ends with the stop ladder, which only a start that got this far has. Connections wait meanwhile.
+    if let Some(egress) = egress {
+        super::egress::open(inner, plugin, egress, &over).map_err(io_error)?;
+    }
     let level = process.enforcement().level;
-    let line = format!("started, pid {}, generation {generation}, sandbox level {level}", process.pid());
+    let line = format!("{STARTED}{}, generation {generation}, sandbox level {level}", process.pid());
     plugin.log.push(LogOrigin::Host, &line);
     let started_at = SystemTime::now();
     Ok(Launched { generation, session: Arc::new(session), process, started_at, container, unconfined, over })
 }
 
 /// Steps 4 to 9: everything that is said before the plugin is trusted with a call.
-async fn converse(
+pub(super) async fn converse(
     inner: &Arc<Inner>,
     plugin: &Plugin,
     launched: &Launched,
@@ -315,6 +394,16 @@ pub(crate) async fn read_contract(
     // Before anything is kept, compared or shown: a definition is no place for a secret (invariant 4). Only its own ones,
     // so that its pins do not depend on what other plugins were given.
     let listed: Vec<_> = listed.into_iter().map(|tool| masked(&plugin.own_redactor, tool)).collect();
+    judge_definitions(inner, plugin, listed).await
+}
+
+/// Holds what is offered to the manifest.
+pub(super) async fn judge_definitions(
+    inner: &Arc<Inner>,
+    plugin: &Plugin,
+    listed: Vec<Box<serde_json::value::RawValue>>,
+) -> Result<Contract, HostError> {
+    let id = &plugin.id;
     let manifest = Arc::clone(&plugin.manifest);
     let judge = Arc::clone(inner);
     // Compiling hundreds of schemas takes a while; it must not hold up other plugins' calls.
@@ -338,9 +427,9 @@ async fn publish(
     let check = inner.hold_to_pins(plugin, &contract).await?;
     let shown = |text: &str| quote::label(&plugin.redactor, text, MAX_SERVER_LABEL_CHARS);
     let running = Arc::new(Running {
-        launched: launched.clone(),
-        route: Arc::new(route(plugin, &launched.session)),
-        protocol_version: hello.version.as_str().to_owned(),
+        launched: Some(launched.clone()),
+        route: Arc::new(route(plugin, Target::Session(Arc::clone(&launched.session)))),
+        protocol_version: Some(hello.version.as_str().to_owned()),
         offers: Offers::declared(hello),
         server_name: hello.server.as_ref().map(|server| shown(&server.name)),
         server_version: hello.server.as_ref().map(|server| shown(&server.version)),
@@ -384,13 +473,14 @@ pub(crate) async fn go_live(
     Ok(())
 }
 
-fn route(plugin: &Plugin, session: &Arc<Session>) -> Route {
+/// A way for calls, with a door of its own.
+pub(super) fn route(plugin: &Plugin, target: Target) -> Route {
     let backend = &plugin.manifest.backend;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Route {
         plugin: plugin.id.clone(),
         manifest: Arc::clone(&plugin.manifest),
-        session: Arc::clone(session),
+        target,
         admission: Admission::new(
             count(backend.max_concurrent_calls).min(MAX_CONCURRENT_CALLS_PER_PLUGIN),
             count(backend.max_queued_calls),

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Launched, Plugin, Running, containers};
-use crate::config::{STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE};
+use crate::config::{DRAIN_GRACE, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE};
 use crate::host::Inner;
 use crate::views::LogOrigin;
 
@@ -26,8 +26,7 @@ pub(crate) struct Ladder {
 
 impl Ladder {
     /// A person or the host's end asks for it: work in flight is finished first.
-    pub(crate) const ORDERLY: Ladder =
-        Ladder { drain: crate::config::DRAIN_GRACE, eof: STOP_EOF_GRACE, term: STOP_TERM_GRACE };
+    pub(crate) const ORDERLY: Ladder = Ladder { drain: DRAIN_GRACE, eof: STOP_EOF_GRACE, term: STOP_TERM_GRACE };
 
     /// A start that failed or a conversation that broke: there is nothing left to finish.
     pub(crate) const BROKEN: Ladder =
@@ -46,6 +45,10 @@ pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
         let running = state.running.take();
         // Under the state's lock: status, list and routing change together (B088).
         inner.path.registry.withdraw(&plugin.id);
+        if let Some(asleep) = state.asleep.take() {
+            asleep.end(Err("it was stopped".to_owned()));
+            state.settle(missing);
+        }
         if let Some(running) = &running {
             running.stopping.cancel();
             // Calls in flight may finish; those in the queue would keep coming for the length of the drain.
@@ -58,8 +61,11 @@ pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
     };
     if let Some(running) = running {
         inner.plugin_changed(plugin);
-        drain(&running, ladder.drain).await;
-        end_process(inner, plugin, &running.launched, ladder).await;
+        drain_in_host(inner, &running, ladder.drain).await;
+        match &running.launched {
+            Some(launched) => end_process(inner, plugin, launched, ladder).await,
+            None => end_runs(&running).await,
+        }
     }
     end_fallen(inner, plugin).await;
 }
@@ -98,11 +104,30 @@ pub(crate) async fn end_process(inner: &Arc<Inner>, plugin: &Plugin, launched: &
     containers::end(inner, launched, ladder.eof).await;
 }
 
+/// Ends the runs of a command that a drain has left over; each ends its own tree before it counts as over.
+pub(super) async fn end_runs(running: &Running) {
+    running.route.target.stop();
+    drain(running, STOP_TERM_GRACE + STOP_KILL_GRACE).await;
+}
+
+/// As [`drain`], and no longer than [`DRAIN_GRACE`] once the host ends: a long drain must not hold up its end.
+pub(super) async fn drain_in_host(inner: &Inner, running: &Running, limit: Duration) {
+    let host_ends = async {
+        inner.path.stopping.cancelled().await;
+        tokio::time::sleep(DRAIN_GRACE).await;
+    };
+    tokio::select! {
+        () = drain(running, limit) => {}
+        () = host_ends => {}
+    }
+}
+
+/// Waits until no call is under way, or `limit` has passed.
 async fn drain(running: &Running, limit: Duration) {
     let deadline = tokio::time::Instant::now() + limit;
     // The count falls by itself: each call has a deadline of its own.
     while running.route.admission.running() > 0
-        && running.launched.session.ending().is_none()
+        && running.launched.as_ref().is_none_or(|launched| launched.session.ending().is_none())
         && tokio::time::Instant::now() < deadline
     {
         tokio::time::sleep(DRAIN_POLL).await;

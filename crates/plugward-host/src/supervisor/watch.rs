@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plugward_policy::{HostStatus, RestartMode};
+use plugward_sandbox::{ExitReport, MainExit};
 use tokio_util::sync::CancellationToken;
 
-use super::stop;
 use super::{Launched, Plugin, Running, State, start};
+use super::{health, sleep, stop};
+use crate::call::breaker::BreakerState;
 use crate::error::{ErrorCode, HostError};
 use crate::host::Inner;
 use crate::session::Ending;
@@ -24,35 +26,70 @@ const MAX_REFRESH_GAP: Duration = Duration::from_secs(30);
 
 /// Watches `running` until it ends or is stopped.
 pub(crate) async fn watch(inner: Arc<Inner>, plugin: Arc<Plugin>, running: Arc<Running>) {
+    // A command has no process that could end unasked.
+    let Some(launched) = running.launched.clone() else { return };
     let mut gap = MIN_REFRESH_GAP;
     let mut last_refresh: Option<Instant> = None;
+    let mut breaker = plugin.breaker.changes();
+    let unresponsive = health::unresponsive(&running, &launched, plugin.supervision.ping_every);
+    tokio::pin!(unresponsive);
     loop {
         tokio::select! {
             biased;
             () = running.stopping.cancelled() => return,
-            ending = running.launched.session.ended() => {
-                return fell_over(&inner, &plugin, &running, ending, Restart::Automatic).await;
+            ending = launched.session.ended() => {
+                return fell_over(&inner, &plugin, &running, &launched, ending, Restart::Automatic).await;
             }
-            () = changed(&running, last_refresh, gap) => {}
+            reason = &mut unresponsive => {
+                let ending = Ending { reason, is_fault: true };
+                return fell_over(&inner, &plugin, &running, &launched, ending, Restart::Automatic).await;
+            }
+            came = sleep::idle(&running, plugin.manifest.supervision.idle_stop) => {
+                if sleep::put_to_sleep(&inner, &plugin, &running, &launched, came).await {
+                    return;
+                }
+                continue;
+            }
+            Ok(()) = breaker.changed() => {
+                tell_breaker(&inner, &plugin, *breaker.borrow_and_update());
+                continue;
+            }
+            () = changed(&launched, last_refresh, gap) => {}
         }
         last_refresh = Some(Instant::now());
-        match refresh(&inner, &plugin, &running).await {
+        match refresh(&inner, &plugin, &running, &launched).await {
             Refresh::Same => gap = (gap * 2).min(MAX_REFRESH_GAP),
             Refresh::Changed => gap = MIN_REFRESH_GAP,
             Refresh::Broken(reason) => {
                 let ending = Ending { reason, is_fault: true };
-                return fell_over(&inner, &plugin, &running, ending, Restart::ByPerson).await;
+                return fell_over(&inner, &plugin, &running, &launched, ending, Restart::ByPerson).await;
             }
         }
     }
 }
 
 /// Resolves when the list should be read again: after a notice, and not before the gap has passed.
-async fn changed(running: &Running, last: Option<Instant>, gap: Duration) {
-    running.launched.session.tools_changed().await;
+async fn changed(launched: &Launched, last: Option<Instant>, gap: Duration) {
+    launched.session.tools_changed().await;
     if let Some(last) = last {
         tokio::time::sleep_until((last + gap).into()).await;
     }
+}
+
+/// Requirement 190: what the breaker does is told where people look.
+fn tell_breaker(inner: &Inner, plugin: &Plugin, state: BreakerState) {
+    let settings = &plugin.supervision;
+    let line = match state {
+        BreakerState::Open => format!(
+            "calls are refused for {:.1} s: it failed {} times in a row, or failed again when it was tried",
+            settings.breaker_open.as_secs_f32(),
+            settings.breaker_failures
+        ),
+        BreakerState::HalfOpen => "one call is let through to see whether it answers again".to_owned(),
+        BreakerState::Closed => "calls are let through again".to_owned(),
+    };
+    plugin.log.push(LogOrigin::Host, &format!("breaker {}: {line}", state.as_str()));
+    inner.plugin_changed(plugin);
 }
 
 enum Refresh {
@@ -62,8 +99,8 @@ enum Refresh {
 }
 
 /// Reads the list beside the old set, which keeps serving (architecture: `tools/list_changed`).
-async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>) -> Refresh {
-    let contract = match start::read_contract(inner, plugin, &running.launched.session).await {
+async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>, launched: &Launched) -> Refresh {
+    let contract = match start::read_contract(inner, plugin, &launched.session).await {
         Ok(contract) => Arc::new(contract),
         Err(error) if error.code == ErrorCode::McpToolSchemaInvalid => return Refresh::Broken(error.message),
         // The list failed this once: the last good one stays (B084).
@@ -107,8 +144,23 @@ pub(crate) async fn describe_end(launched: &Launched, reason: String) -> String 
     /// The process usually follows its pipe at once.
     const EXIT_WAIT: Duration = Duration::from_millis(500);
     match launched.process.gone_within(EXIT_WAIT).await {
-        Some(report) => format!("{reason} ({})", report.main),
+        Some(report) => describe_exit(&reason, &report),
         None => reason,
+    }
+}
+
+/// A limit that it was ended for says more than the signal that did it.
+fn describe_exit(reason: &str, report: &ExitReport) -> String {
+    /// What the kernel sends a process at its limits on processor time and on the size of a file.
+    const SIGXCPU: i32 = 24;
+    const SIGXFSZ: i32 = 25;
+    match (report.exceeded, report.main) {
+        (Some(exceeded), _) => format!("it was ended at a limit: {exceeded}"),
+        (None, MainExit::Signal(SIGXCPU)) => format!("{reason} (ended at its limit on processor time, `cpu_seconds`)"),
+        (None, MainExit::Signal(SIGXFSZ)) => {
+            format!("{reason} (ended at its limit on the size of a file, `file_bytes`)")
+        }
+        (None, main) => format!("{reason} ({main})"),
     }
 }
 
@@ -118,24 +170,31 @@ enum Restart {
 }
 
 /// The plugin is not usable any more: tools go first, then whatever is left of its process.
-async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running>, ending: Ending, restart: Restart) {
+async fn fell_over(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    running: &Arc<Running>,
+    launched: &Launched,
+    ending: Ending,
+    restart: Restart,
+) {
     let mut reason = plugin.redactor.redact(&ending.reason).into_owned();
     {
         let mut state = plugin.state();
-        if running.stopping.is_cancelled() || state.generation != running.launched.generation {
+        if running.stopping.is_cancelled() || state.generation != launched.generation {
             return;
         }
         running.stopping.cancel();
         // Under the state's lock: status, list and routing change together (requirement 55).
         inner.path.registry.withdraw(&plugin.id);
         state.set_error(HostStatus::Unhealthy, reason.clone());
-        state.fallen = Some(running.launched.clone());
+        state.fallen = Some(launched.clone());
     }
     inner.plugin_changed(plugin);
     // A plugin that broke a rule still runs; one that went away has a status worth knowing, which may take a moment.
     if !ending.is_fault {
-        let described = describe_end(&running.launched, reason.clone()).await;
-        if still_fallen(plugin, running, &reason, |state| state.set_error(HostStatus::Unhealthy, described.clone())) {
+        let described = describe_end(launched, reason.clone()).await;
+        if still_fallen(plugin, launched, &reason, |state| state.set_error(HostStatus::Unhealthy, described.clone())) {
             inner.plugin_changed(plugin);
         }
         reason = described;
@@ -143,7 +202,7 @@ async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Runni
     plugin.log.push(LogOrigin::Host, &format!("fell over: {reason}"));
     let _operation = plugin.operation.lock().await;
     // An operation that came first has decided what follows.
-    if !still_fallen(plugin, running, &reason, |_| {}) {
+    if !still_fallen(plugin, launched, &reason, |_| {}) {
         return;
     }
     inner.remember_outcome(plugin, Some(&reason)).await;
@@ -152,10 +211,10 @@ async fn fell_over(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Runni
     }
 }
 
-/// Whether nothing happened since `running` fell over for `reason`; `change` is made under the same lock.
-fn still_fallen(plugin: &Plugin, running: &Running, reason: &str, change: impl FnOnce(&mut State)) -> bool {
+/// Whether nothing happened since `launched` fell over for `reason`; `change` is made under the same lock.
+fn still_fallen(plugin: &Plugin, launched: &Launched, reason: &str, change: impl FnOnce(&mut State)) -> bool {
     let mut state = plugin.state();
-    let is_same = state.generation == running.launched.generation && state.fallen.is_some();
+    let is_same = state.generation == launched.generation && state.fallen.is_some();
     let is_same = is_same && state.error.as_deref() == Some(reason);
     if is_same {
         change(&mut state);
@@ -181,16 +240,17 @@ pub(crate) fn schedule(inner: &Arc<Inner>, plugin: &Arc<Plugin>) {
                 state.detail = format!(
                     "{error}; starting again in {:.1} s (attempt {attempt} of {})",
                     pause.as_secs_f32(),
-                    super::backoff::MAX_ATTEMPTS
+                    state.backoff.limit()
                 );
                 state.cancel_restart();
+                state.next_start_at = Some(Instant::now() + pause);
                 state.pending_restart = Some(token.clone());
                 pause
             }
             None => {
                 state.detail = format!(
                     "{error}; given up after {} attempts: see `plugward logs {id}`, then `plugward restart {id}`",
-                    super::backoff::MAX_ATTEMPTS,
+                    state.backoff.limit(),
                     id = plugin.id
                 );
                 state.host_status = HostStatus::Error;
@@ -213,7 +273,11 @@ pub(crate) fn schedule(inner: &Arc<Inner>, plugin: &Arc<Plugin>) {
         if token.is_cancelled() || !plugin.wants_start() {
             return;
         }
-        plugin.state().restarts += 1;
+        {
+            let mut state = plugin.state();
+            state.restarts += 1;
+            state.next_start_at = None;
+        }
         let started = start::start(&inner, &plugin).await;
         after_start(&inner, &plugin, started);
     });

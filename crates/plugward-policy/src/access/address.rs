@@ -15,6 +15,9 @@ const METADATA_V4: [Ipv4Addr; 5] = [
 /// As [`METADATA_V4`], the one that is known for IPv6.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254);
 
+/// The reason for addresses of private networks.
+pub(super) const PRIVATE: &str = "reaches a private network";
+
 /// Why `address` is no ordinary host of the internet, if so: metadata services, this machine,
 /// private networks, and everything that cannot be a single remote host. IPv6 forms that lead to an
 /// IPv4 address are judged by that address. The rule for dialling on a plugin's behalf as well.
@@ -29,7 +32,6 @@ const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x025
 pub fn special_address(address: IpAddr) -> Option<&'static str> {
     const METADATA: &str = "reaches the metadata service that hands out a cloud machine's keys";
     const MACHINE: &str = "reaches services of this machine";
-    const PRIVATE: &str = "reaches a private network";
     const LINK: &str = "reaches the local link";
     const OTHER: &str = "is no address of a single host on the internet";
     match address {

@@ -33,6 +33,9 @@ pub(crate) const MEMORY_BYTES: RangeInclusive<u64> = 16 * MIB..=64 * GIB;
 /// Up to a year: the time counts over a whole life.
 pub(crate) const CPU_SECONDS: RangeInclusive<u64> = 1..=365 * 24 * 60 * 60;
 
+/// Up to a year, as above: a server is meant to run on, a program that answers once is not.
+pub(crate) const WALL_SECONDS: RangeInclusive<u64> = 1..=365 * 24 * 60 * 60;
+
 /// One is a single thread; above 4096 the host itself runs out of process numbers.
 pub(crate) const PROCESSES: RangeInclusive<u64> = 1..=4096;
 
@@ -62,6 +65,8 @@ pub struct ResourceLimits {
     pub file_bytes: u64,
     /// Everything in its own data folder together, in bytes.
     pub disk_bytes: u64,
+    /// Time it may run, in seconds. `None` sets no bound.
+    pub wall_seconds: Option<u64>,
 }
 
 impl Default for ResourceLimits {
@@ -73,6 +78,7 @@ impl Default for ResourceLimits {
             open_files: OPEN_FILES_DEFAULT,
             file_bytes: FILE_BYTES_DEFAULT,
             disk_bytes: DISK_BYTES_DEFAULT,
+            wall_seconds: None,
         }
     }
 }
@@ -80,7 +86,7 @@ impl Default for ResourceLimits {
 impl ResourceLimits {
     /// What is bounded and how far, in words, always in the same order.
     #[must_use]
-    pub fn in_words(&self) -> [(&'static str, String); 6] {
+    pub fn in_words(&self) -> [(&'static str, String); 7] {
         [
             ("memory", bytes_in_words(self.memory_bytes)),
             ("processor time", self.cpu_seconds.map_or_else(|| "no bound".to_owned(), seconds_in_words)),
@@ -88,6 +94,7 @@ impl ResourceLimits {
             ("open files", self.open_files.to_string()),
             ("size of each file", bytes_in_words(self.file_bytes)),
             ("own data", bytes_in_words(self.disk_bytes)),
+            ("time to run", self.wall_seconds.map_or_else(|| "no bound".to_owned(), seconds_in_words)),
         ]
     }
 
@@ -97,14 +104,17 @@ impl ResourceLimits {
             Some(seconds) => format!("{} of processor time in each process", seconds_in_words(seconds)),
             None => "processor time without a bound".to_owned(),
         };
-        // A person agrees to what is kept: nothing measures the total of a plugin's data yet.
+        let ends =
+            self.wall_seconds.map(|seconds| format!("; it is ended {} after its start", seconds_in_words(seconds)));
         format!(
             "may use {} of memory, {time}, {} processes and threads, {} open files in each process, files of {} each, \
-             and any number of them",
+             and {} for all of its own data{}",
             bytes_in_words(self.memory_bytes),
             self.processes,
             self.open_files,
             bytes_in_words(self.file_bytes),
+            bytes_in_words(self.disk_bytes),
+            ends.unwrap_or_default(),
         )
     }
 
@@ -169,7 +179,9 @@ mod tests {
         assert_eq!(
             limits.sentence(),
             "may use 2 GiB of memory, 60 seconds of processor time in each process, 256 processes and threads, 1024 \
-             open files in each process, files of 1 GiB each, and any number of them"
+             open files in each process, files of 1 GiB each, and 2 GiB for all of its own data"
         );
+        let ends = ResourceLimits { wall_seconds: Some(1), ..limits };
+        assert_eq!(ends.sentence(), limits.sentence() + "; it is ended 1 second after its start");
     }
 }

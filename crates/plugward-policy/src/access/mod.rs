@@ -5,6 +5,7 @@
 mod address;
 mod danger;
 mod describe;
+mod dial;
 mod limits;
 mod net;
 mod path;
@@ -25,7 +26,7 @@ pub use permission::{AccessError, AccessPermission, Permission, PermissionError}
 pub use variable::{VARIABLE_NAME_BYTES_MAX, VariableError, VariableName};
 
 pub(crate) use describe::in_few_words;
-pub(crate) use limits::{CPU_SECONDS, DISK_BYTES, FILE_BYTES, MEMORY_BYTES, OPEN_FILES, PROCESSES};
+pub(crate) use limits::{CPU_SECONDS, DISK_BYTES, FILE_BYTES, MEMORY_BYTES, OPEN_FILES, PROCESSES, WALL_SECONDS};
 
 use crate::permission::GrantSet;
 

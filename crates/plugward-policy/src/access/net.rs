@@ -225,11 +225,16 @@ fn is_name(name: &str) -> bool {
 }
 
 /// What names end in that only a local network knows.
-const LOCAL_SUFFIXES: [&str; 7] = ["local", "internal", "lan", "home", "home.arpa", "corp", "intranet"];
+pub(super) const LOCAL_SUFFIXES: [&str; 7] = ["local", "internal", "lan", "home", "home.arpa", "corp", "intranet"];
+
+/// Whether `name` is `suffix` or ends in it at a dot.
+pub(super) fn below(name: &str, suffix: &str) -> bool {
+    name == suffix || name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'))
+}
 
 /// Why a name should make a person think twice.
 fn name_flag(name: &str) -> Option<&'static str> {
-    let below = |suffix: &str| name == suffix || name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'));
+    let below = |suffix: &str| below(name, suffix);
     if below("localhost") {
         Some("reaches services of this machine")
     } else if name.starts_with("metadata.") || name == "metadata" || below("instance-data") {

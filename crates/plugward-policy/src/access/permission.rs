@@ -87,6 +87,12 @@ impl AccessPermission {
         self.red_flag_at(None, None)
     }
 
+    /// As [`AccessPermission::red_flag`], knowing where the user's home is, for a permission that is about an absolute path.
+    #[must_use]
+    pub fn red_flag_for(&self, home: Option<&str>) -> Option<&'static str> {
+        self.red_flag_at(None, home)
+    }
+
     /// As [`AccessPermission::red_flag`], knowing what the path became and where the home is.
     pub(crate) fn red_flag_at(&self, expanded: Option<&str>, home: Option<&str>) -> Option<&'static str> {
         let place = |path: &PathGrant, wanted| {

@@ -81,6 +81,9 @@ struct Bounds {
     memory_bytes: u64,
     open_files: u32,
     processes: u32,
+    /// Left out without a bound, as before there was this limit: an approval of then is one of now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wall_seconds: Option<u64>,
 }
 
 pub(super) fn write(subject: &ApprovalSubject) -> String {
@@ -121,6 +124,7 @@ fn permitted(access: &ExpandedAccess) -> Permitted {
             memory_bytes: limits.memory_bytes,
             open_files: limits.open_files,
             processes: limits.processes,
+            wall_seconds: limits.wall_seconds,
         },
         permissions: access.as_written().permissions().into_iter().map(place).collect(),
     }
@@ -128,8 +132,10 @@ fn permitted(access: &ExpandedAccess) -> Permitted {
 
 /// The access that was written, or nothing when a path has no place or another permission has one.
 fn access(permitted: Permitted) -> Option<ExpandedAccess> {
-    let Bounds { cpu_seconds, disk_bytes, file_bytes, memory_bytes, open_files, processes } = permitted.limits;
-    let limits = ResourceLimits { memory_bytes, cpu_seconds, processes, open_files, file_bytes, disk_bytes };
+    let Bounds { cpu_seconds, disk_bytes, file_bytes, memory_bytes, open_files, processes, wall_seconds } =
+        permitted.limits;
+    let limits =
+        ResourceLimits { memory_bytes, cpu_seconds, processes, open_files, file_bytes, disk_bytes, wall_seconds };
     let mut access = ExpandedAccess { limits, ..ExpandedAccess::default() };
     let mut rest = Access::default();
     for (permission, place) in permitted.permissions {

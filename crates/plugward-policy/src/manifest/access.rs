@@ -4,6 +4,7 @@
 //! and nobody would know why.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::diagnostic::Report;
 use super::reader::{MapReader, did_you_mean, text_of};
@@ -11,15 +12,23 @@ use super::tree::{Mark, Value};
 use super::{Backend, SANDBOX_LEVELS, SandboxLevel};
 use crate::access::{
     Access, AccessError, AccessPermission, CPU_SECONDS, DISK_BYTES, FILE_BYTES, MEMORY_BYTES, OPEN_FILES, PROCESSES,
-    Permission, PermissionError, ResourceLimits,
+    Permission, PermissionError, ResourceLimits, WALL_SECONDS,
 };
 use crate::id::PermissionName;
 
 /// Most permissions one manifest may ask for; nobody reads more before agreeing.
 const PERMISSIONS_MAX: usize = 64;
 
-const SANDBOX_KEYS: [&str; 7] =
-    ["minimum_level", "memory_bytes", "cpu_seconds", "processes", "open_files", "file_bytes", "disk_bytes"];
+const SANDBOX_KEYS: [&str; 8] = [
+    "minimum_level",
+    "memory_bytes",
+    "cpu_seconds",
+    "processes",
+    "open_files",
+    "file_bytes",
+    "disk_bytes",
+    "wall_seconds",
+];
 
 /// What stands before the value of a permission, for suggestions.
 const KINDS: [&str; 6] = ["fs.read", "fs.write", "net", "env", "secret", "process.spawn"];
@@ -83,6 +92,23 @@ impl Requested {
         true
     }
 
+    /// Adds a permission that follows from another key.
+    pub(crate) fn add(&mut self, permission: AccessPermission, at: Mark, path: &str) {
+        if self.access.insert(permission.clone()) {
+            self.places.insert(permission, (at, path.to_owned()));
+        }
+    }
+
+    /// Whether the place `path` lies in one that is asked for, by its text.
+    pub(crate) fn covers(&self, path: &str) -> bool {
+        self.places.keys().any(|permission| match permission {
+            AccessPermission::FilesRead(place) | AccessPermission::FilesWrite(place) => {
+                Path::new(path).starts_with(place.as_str())
+            }
+            _ => false,
+        })
+    }
+
     /// What was asked for.
     pub(crate) fn into_access(self) -> Access {
         self.access
@@ -139,6 +165,7 @@ pub(crate) fn read_sandbox(map: &mut MapReader, requested: &mut Requested, repor
         open_files: narrow(number("open_files", OPEN_FILES)).unwrap_or(usual.open_files),
         file_bytes: number("file_bytes", FILE_BYTES).unwrap_or(usual.file_bytes),
         disk_bytes: number("disk_bytes", DISK_BYTES).unwrap_or(usual.disk_bytes),
+        wall_seconds: number("wall_seconds", WALL_SECONDS).or(usual.wall_seconds),
     };
     requested.access.limits = limits;
     if level < SandboxLevel::Partial && !requested.places.is_empty() {

@@ -8,8 +8,8 @@ use super::diagnostic::Report;
 use super::reader::{MapReader, did_you_mean, text_of};
 use super::tree::{Mark, Node, Value};
 use super::{
-    Backend, CONCURRENT_CALLS_DEFAULT, MESSAGE_BYTES_DEFAULT, QUEUED_CALLS_DEFAULT, RESULT_BYTES_DEFAULT, RestartMode,
-    STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, StdoutMode, TOOL_TIMEOUT_DEFAULT, lint, path_of,
+    Backend, BackendKind, CONCURRENT_CALLS_DEFAULT, MESSAGE_BYTES_DEFAULT, QUEUED_CALLS_DEFAULT, RESULT_BYTES_DEFAULT,
+    RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, StdoutMode, TOOL_TIMEOUT_DEFAULT, lint, path_of,
 };
 use crate::expand;
 use crate::visible::quoted;
@@ -125,6 +125,7 @@ pub(crate) fn read_backend(map: &mut MapReader, declared: bool, report: &mut Rep
         max_result_bytes: result_bytes.unwrap_or(RESULT_BYTES_DEFAULT),
         max_concurrent_calls: concurrent.unwrap_or(CONCURRENT_CALLS_DEFAULT),
         max_queued_calls: queued.unwrap_or(QUEUED_CALLS_DEFAULT),
+        kind: BackendKind::McpStdio,
     })
 }
 
@@ -206,7 +207,7 @@ fn read_args(backend: &mut MapReader, report: &mut Report) -> Arguments {
     Arguments(items.into_iter().filter_map(read).collect())
 }
 
-fn read_env(backend: &mut MapReader, report: &mut Report) -> Vec<Variable> {
+pub(super) fn read_env(backend: &mut MapReader, report: &mut Report) -> Vec<Variable> {
     let path = backend.path_of("env");
     let Some(entry) = backend.take("env") else {
         return Vec::new();
@@ -240,7 +241,7 @@ fn read_env(backend: &mut MapReader, report: &mut Report) -> Vec<Variable> {
     variables
 }
 
-fn read_secret_env(backend: &mut MapReader, env: &[Variable], report: &mut Report) -> Vec<String> {
+pub(super) fn read_secret_env(backend: &mut MapReader, env: &[Variable], report: &mut Report) -> Vec<String> {
     let mut names = Vec::new();
     for (path, item) in backend.list("secret_env", LIST_MAX, report).unwrap_or_default() {
         let at = item.at;
@@ -248,7 +249,7 @@ fn read_secret_env(backend: &mut MapReader, env: &[Variable], report: &mut Repor
         if env.iter().any(|variable| variable.name == name) {
             names.push(name);
         } else {
-            let message = format!("variable {} is not set in `backend.env`", quoted(&name));
+            let message = format!("variable {} is not set in `{}`", quoted(&name), backend.path_of("env"));
             let known = env.iter().map(|variable| variable.name.as_str());
             match did_you_mean(&name, known) {
                 Some(hint) => report.error_hint(Some(at), &path, message, hint),
@@ -266,7 +267,7 @@ fn is_env_name(name: &str) -> bool {
 }
 
 /// A text the operating system can take and whose `${NAME}` references can be read.
-fn checked_text(text: String, at: Mark, path: &str, report: &mut Report) -> Option<String> {
+pub(super) fn checked_text(text: String, at: Mark, path: &str, report: &mut Report) -> Option<String> {
     if text.contains('\0') {
         report.error(Some(at), path, "text holds a NUL character");
         return None;

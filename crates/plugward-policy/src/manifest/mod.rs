@@ -1,15 +1,18 @@
 //! The manifest of a plugin (`plugin.yaml`). Owns its domain types, their limits and the one way in,
 //! [`parse_manifest`]; `tree` reads YAML, `reader` reads typed keys, `plugin` and `backend` know the
-//! keys, `lint` knows what deserves a warning. Refuses files, environments and anything a manifest
+//! keys, `command` those of a file that is one command, `lint` knows what deserves a warning. Refuses files, environments and anything a manifest
 //! does not say: unknown keys are errors, because a misspelled limit must not become no limit.
 
 mod access;
 mod backend;
+mod command;
+mod command_parameters;
 mod diagnostic;
 mod lint;
 mod pattern;
 mod plugin;
 mod reader;
+mod supervision;
 mod tree;
 
 use std::fmt;
@@ -20,9 +23,11 @@ use serde::{Deserialize, Serialize};
 
 pub use diagnostic::{Diagnostic, ManifestError, ManifestErrorKind, Severity};
 pub use pattern::{NamePattern, PatternError, ToolFilter};
+pub use supervision::Supervision;
 pub use tree::MANIFEST_BYTES_MAX;
 
 use crate::access::{Access, Permission};
+use crate::command::CommandTool;
 use crate::id::{PermissionName, PluginId, ToolId};
 
 pub(crate) use reader::did_you_mean;
@@ -83,6 +88,8 @@ pub struct Manifest {
     pub tools: ToolFilter,
     /// Without at least this level of isolation the plugin does not start.
     pub min_sandbox_level: SandboxLevel,
+    /// How it wants to be looked after.
+    pub supervision: Supervision,
 }
 
 impl Manifest {
@@ -125,6 +132,28 @@ pub struct Backend {
     pub max_concurrent_calls: u32,
     /// Calls that may wait for a free place.
     pub max_queued_calls: u32,
+    /// Which way it runs.
+    pub kind: BackendKind,
+}
+
+/// Which way a backend runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendKind {
+    /// As an MCP server that is spoken to over stdio.
+    McpStdio,
+    /// As a command that runs once for each call.
+    Command(Box<CommandTool>),
+}
+
+impl Backend {
+    /// The command, when it is one.
+    #[must_use]
+    pub fn command_tool(&self) -> Option<&CommandTool> {
+        match &self.kind {
+            BackendKind::McpStdio => None,
+            BackendKind::Command(tool) => Some(tool),
+        }
+    }
 }
 
 impl fmt::Debug for Backend {
@@ -226,7 +255,13 @@ impl FromStr for SandboxLevel {
 /// [`ManifestError`] with every problem of the file, not just the first.
 pub fn parse_manifest(text: &str, file: &str) -> Result<ParsedManifest, ManifestError> {
     let mut report = diagnostic::Report::new(file);
-    let manifest = tree::read(text, &mut report).and_then(|root| plugin::read_manifest(root, &mut report));
+    let manifest = tree::read(text, &mut report).and_then(|root| {
+        if command::has_type(&root) {
+            command::read_command_plugin(root, &mut report)
+        } else {
+            plugin::read_manifest(root, &mut report)
+        }
+    });
     let (manifest, warnings) = report.finish(manifest)?;
     Ok(ParsedManifest { manifest, warnings })
 }

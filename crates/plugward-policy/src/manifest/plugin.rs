@@ -5,7 +5,7 @@ use super::diagnostic::Report;
 use super::pattern::{NamePattern, ToolFilter};
 use super::reader::{MapReader, text_of};
 use super::tree::{Mark, Node, Value};
-use super::{Manifest, access, backend};
+use super::{Manifest, access, backend, supervision};
 use crate::id::{PluginId, ToolId};
 use crate::visible::is_deceptive;
 
@@ -24,8 +24,19 @@ const DECLARED_TOOLS_MAX: usize = 500;
 /// Most patterns in each filter list.
 const PATTERNS_MAX: usize = 500;
 
-const KEYS: [&str; 10] =
-    ["id", "plugin_id", "name", "version", "description", "permissions", "contributes", "backend", "tools", "sandbox"];
+const KEYS: [&str; 11] = [
+    "id",
+    "plugin_id",
+    "name",
+    "version",
+    "description",
+    "permissions",
+    "contributes",
+    "backend",
+    "tools",
+    "sandbox",
+    "supervision",
+];
 
 /// Contributions that exist in the format and are accepted only when empty.
 const OTHER_CONTRIBUTIONS: [&str; 5] = ["commands", "importers", "exporters", "panels", "settings_sections"];
@@ -47,6 +58,7 @@ pub(crate) fn read_manifest(root: Node, report: &mut Report) -> Option<Manifest>
     let backend = backend::read_backend(&mut map, declared_tools.is_some(), report);
     let tools = read_filter(&mut map, report);
     let min_sandbox_level = access::read_sandbox(&mut map, &mut access, report);
+    let supervision = supervision::read_supervision(&mut map, report);
     if let Some(backend) = &backend {
         access::check_variables(&access, backend, report);
     }
@@ -61,6 +73,7 @@ pub(crate) fn read_manifest(root: Node, report: &mut Report) -> Option<Manifest>
         backend: backend?,
         tools,
         min_sandbox_level,
+        supervision,
     })
 }
 
@@ -106,7 +119,7 @@ fn read_line(map: &mut MapReader, key: &str, chars_max: usize, report: &mut Repo
     None
 }
 
-fn read_description(map: &mut MapReader, report: &mut Report) -> String {
+pub(super) fn read_description(map: &mut MapReader, report: &mut Report) -> String {
     let Some(entry) = map.take("description") else {
         return String::new();
     };
@@ -125,6 +138,11 @@ fn read_description(map: &mut MapReader, report: &mut Report) -> String {
         report.error(Some(at), "description", message);
     }
     text
+}
+
+/// One line of text that may be absent.
+pub(super) fn read_optional_line(map: &mut MapReader, key: &str, report: &mut Report) -> Option<String> {
+    if map.lacks(key) { None } else { read_line(map, key, VERSION_CHARS_MAX, report) }
 }
 
 /// The declared tool set, `None` when the manifest does not declare one.

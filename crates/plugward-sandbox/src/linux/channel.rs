@@ -18,17 +18,23 @@ use rustix::{
     },
 };
 
-/// Descriptors that travel with the specification: the plugin's stdin, stdout and stderr.
+use crate::MAX_LISTENERS;
+
+/// Descriptors that travel with the specification: the plugin's stdin, stdout and stderr. The notebook of a
+/// trial comes after them.
 pub(super) const PASSED_DESCRIPTORS: usize = 3;
+
+/// Most descriptors in one message: the sockets of a plugin with listed hosts, and the one for names.
+pub(super) const MAX_DESCRIPTORS: usize = MAX_LISTENERS + 1;
 
 /// Sends all of `bytes` with `descriptors` attached to the first of them; waits for room until `deadline`.
 pub(super) fn send_with_descriptors(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>; PASSED_DESCRIPTORS],
+    descriptors: &[BorrowedFd<'_>],
     deadline: Instant,
 ) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(Errno::NOBUFS.into());
@@ -65,7 +71,7 @@ pub(super) fn receive_exact(
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<bool> {
     while !buffer.is_empty() {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received =
             retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
@@ -98,6 +104,29 @@ pub(super) fn receive_now(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Resu
     match retry_on_intr(|| recv(socket, &mut *buffer, RecvFlags::DONTWAIT)) {
         Ok((0, _)) | Err(Errno::CONNRESET) => Ok(Received::End),
         Ok((count, _)) => Ok(Received::Bytes(count)),
+        Err(Errno::AGAIN) => Ok(Received::Nothing),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// As [`receive_now`], with descriptors that come along.
+pub(super) fn receive_now_with(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<Received> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags));
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            descriptors.extend(passed);
+        }
+    }
+    match received.map(|received| received.bytes) {
+        Ok(0) | Err(Errno::CONNRESET) => Ok(Received::End),
+        Ok(count) => Ok(Received::Bytes(count)),
         Err(Errno::AGAIN) => Ok(Received::Nothing),
         Err(error) => Err(error.into()),
     }

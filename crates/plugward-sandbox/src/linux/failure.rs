@@ -34,10 +34,17 @@ pub(super) enum Step {
     Landlock,
     Seccomp,
     Canary,
+    OwnNetwork,
+    Observer,
+    Granted,
+    Alias,
+    Bwrap,
+    BwrapNested,
+    BwrapHosts,
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 27] = [
+    pub(super) const ALL: [Self; 34] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -65,6 +72,13 @@ impl Step {
         Self::Landlock,
         Self::Seccomp,
         Self::Canary,
+        Self::OwnNetwork,
+        Self::Observer,
+        Self::Granted,
+        Self::Alias,
+        Self::Bwrap,
+        Self::BwrapNested,
+        Self::BwrapHosts,
     ];
 
     /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
@@ -86,8 +100,8 @@ impl Step {
     /// about the sandbox.
     pub(super) const fn layer(self) -> Option<(&'static str, &'static str)> {
         const NAMESPACES: &str = "; allow user namespaces for this user (`user.max_user_namespaces`, \
-                                  `kernel.unprivileged_userns_clone`, an AppArmor profile with `userns`), or ask for level \
-                                  `partial`";
+                                  `kernel.unprivileged_userns_clone`, an AppArmor profile with `userns`), or install \
+                                  bubblewrap if that may make them, or ask for level `partial`";
         const KERNEL: &str = "; it takes Linux 5.12 or later, a container that permits mounting, and on Ubuntu an AppArmor \
                               profile with `userns`; or ask for level `partial`";
         const LANDLOCK: &str =
@@ -97,7 +111,18 @@ impl Step {
                 "the plugin's own user",
                 "; a host that runs as root gives the plugin an unprivileged user, and only such a host can",
             ),
-            Self::Ownership => ("ownership of its writable folders", ""),
+            Self::Ownership => (
+                "writing as a user of the plugin's own",
+                "; that user has to be the owner of what it writes to, so give it the folder, or run plugward as the \
+                 folder's owner",
+            ),
+            Self::Alias => {
+                ("the name of a path", "; a symbolic link on the way leads elsewhere than when it was looked at")
+            }
+            Self::Granted => (
+                "a granted path",
+                "; it has to exist, and no part of it may have become a symbolic link since it was looked at",
+            ),
             Self::Namespaces => ("user, process, network and mount namespaces", NAMESPACES),
             Self::IdMap => ("the map of user ids", NAMESPACES),
             Self::OutOfMemory => ("its place in line when memory runs out", ""),
@@ -120,7 +145,28 @@ impl Step {
             Self::Capabilities => ("giving up capabilities", ""),
             Self::LandlockVersion | Self::Landlock => ("Landlock", LANDLOCK),
             Self::Seccomp => ("the system call filter", "; it takes a kernel with seccomp filters"),
+            Self::Bwrap => (
+                "the namespaces that bubblewrap makes",
+                "; it takes `/usr/bin/bwrap` with `--bind-fd` (0.10, or a distribution's fix of 2024) that this user may \
+                 use, and Landlock",
+            ),
+            Self::BwrapHosts => (
+                "a list of hosts, through bubblewrap",
+                "; allow plugward itself to make user namespaces (packaging/README.md)",
+            ),
+            Self::BwrapNested => (
+                "a writable path around or inside another one, through bubblewrap",
+                "; give folders apart from each other, or allow plugward itself to make user namespaces",
+            ),
             Self::Canary => ("what its probe tries to reach", ""),
+            Self::OwnNetwork => (
+                "a network of its own with the hosts it may reach",
+                "; bubblewrap cannot make one, and an address of a version of IP that is switched off here cannot be listed",
+            ),
+            Self::Observer => (
+                "the observer of its trial",
+                "; a container whose engine watches system calls itself leaves no room for it, so try it outside",
+            ),
             _ => return None,
         })
     }

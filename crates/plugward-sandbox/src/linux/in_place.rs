@@ -8,13 +8,14 @@ use std::{os::fd::OwnedFd, path::Path};
 use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     io::Errno,
-    process::{Pid, umask},
+    process::{Pid, Signal, kill_process, umask},
 };
 
 use super::{
+    cgroup::Group,
     channel,
     child::{self, Task},
-    confine::{Access, Confinement, MINIMUM_ABI, ProcessCount},
+    confine::{self, Access, Confinement, MINIMUM_ABI, ProcessCount},
     failure::{Failure, Step},
     layers::Layers,
     sources::Sources,
@@ -46,19 +47,33 @@ pub(super) fn start(
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     task: Task,
     layers: Layers,
+    group: Option<&Group>,
 ) -> Result<(Pid, Applied), Failure> {
     let count = match sandbox.user {
         UserPolicy::Drop { .. } => ProcessCount::Own { overhead: 0 },
         UserPolicy::Same => ProcessCount::Shared,
     };
     let mut confinement = Confinement::prepare(sandbox, count, layers).with_user(sandbox.user);
+    if let Some(group) = group {
+        confinement = confinement.in_group(group.entrance().map_err(Failure::at(Step::Limits))?);
+    }
     if sandbox.level == Level::Partial {
         confinement = with_rules(confinement, spec, sandbox, layers)?;
     }
     std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
     umask(Mode::from_raw_mode(PLUGIN_UMASK));
     let applied = confinement.applied();
-    Ok((child::start(spec, stdio, confinement, task)?, applied))
+    let main = child::start(spec, stdio, confinement, task)?;
+    // Only once the program runs: until then the process is closed to its own user, like the launcher it came from.
+    let placed = confine::put_first_out_of_memory(&main.as_raw_nonzero().to_string());
+    // One that has ended by now, and one that hides itself, cannot be placed, and the first needs no place.
+    match placed {
+        Err(failure) if !matches!(failure.errno, libc::ENOENT | libc::ESRCH | libc::EACCES) => {
+            let _ended = kill_process(main, Signal::KILL);
+            Err(failure)
+        }
+        _ => Ok((main, applied)),
+    }
 }
 
 fn with_rules(

@@ -8,7 +8,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     process::exit,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -24,22 +24,28 @@ use rustix::{
 };
 
 use super::{
+    cgroup::{self, Group},
     channel,
     child::{self, Task},
     confine::{self, Confinement},
+    disk::Measured,
     failure::{Failure, Step},
     in_place, jail,
     layers::Layers,
+    observe::Observer,
     ownership,
     signals::SignalEvents,
     supervise::Supervision,
-    wire::{self, Purpose, Record},
+    watch::Watch,
+    wire::{self, Purpose, Record, Route},
     witness::Canaries,
 };
 use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, SandboxSpec, enforcement::Applied};
 
 /// First descriptor that is not standard input, output or error.
 const FIRST_OTHER_DESCRIPTOR: i32 = 3;
+/// Longest wait for room in the control socket, which is empty at that time.
+const HAND_OVER_LIMIT: Duration = Duration::from_secs(5);
 /// Name of the launcher in process lists; the kernel keeps 15 bytes.
 const PROCESS_NAME: &std::ffi::CStr = c"plugward-launch";
 /// Status after everything that could be done was done and reported.
@@ -75,6 +81,13 @@ pub fn launcher_main_without(layer: &str) -> ! {
     }
 }
 
+/// As [`launcher_main`], on a kernel whose Landlock is taken to be no newer than `abi`: for tests of older machines.
+#[cfg(feature = "mutation")]
+pub fn launcher_main_with_landlock(abi: u8) -> ! {
+    confine::cap_abi(abi);
+    exit(run(Layers::ALL))
+}
+
 fn run(layers: Layers) -> i32 {
     if socket_type(stdin()) != Ok(SocketType::STREAM) {
         let text = format!("plugward: `{LAUNCH_ARGUMENT}` is for plugward's own use; run `plugward help`\n");
@@ -87,7 +100,9 @@ fn run(layers: Layers) -> i32 {
     };
     match prepare_and_start(&control, layers) {
         Ok(Some((signals, started, kill_after))) => {
-            Supervision::new(control, signals, started.child, started.main, started.reports, kill_after).run();
+            let Started { child, main, reports, watch, group, observer, _canaries, .. } = started;
+            let supervision = Supervision::new(control, signals, child, main, reports, kill_after);
+            supervision.with_limits(watch, group).observed_by(observer).run();
             EXIT_DONE
         }
         // The host left before it said what to start.
@@ -151,6 +166,14 @@ struct Started {
     /// Id of the main process for the host.
     main: i32,
     applied: Applied,
+    /// Sockets for the host, if hosts are listed.
+    listeners: Vec<OwnedFd>,
+    /// The limits the launcher keeps.
+    watch: Option<Watch>,
+    /// The plugin's control group, if it has one.
+    group: Option<Group>,
+    /// Who watches it, in a trial.
+    observer: Option<Observer>,
     /// What the witness tries to reach; it goes when the launcher does.
     _canaries: Option<Canaries>,
 }
@@ -172,8 +195,14 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     let signals = SignalEvents::take_over().map_err(Failure::at(Step::Signals))?;
 
     let Some(received) = receive_spec(control)? else { return Ok(None) };
+    if received.route == Route::InsideBwrap {
+        jail::bwrap::inside(control, &received.spec, received.purpose, received.stdio, layers);
+    }
     let kill_after = received.spec.stop.kill_after;
-    let started = start(received, layers)?;
+    let mut started = start(received, layers)?;
+    hand_over(control, &started.listeners);
+    // No copy stays here: what the host closes is closed.
+    started.listeners.clear();
     // The launcher must not keep a file system busy; a missing root directory is no reason to end the plugin.
     let _busy = std::env::set_current_dir("/");
     // If the host has left by now, the supervision sees it at once and ends the tree.
@@ -182,41 +211,97 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     Ok(Some((signals, started, kill_after)))
 }
 
+/// Gives the sockets of a plugin with listed hosts to the host.
+fn hand_over(control: &OwnedFd, listeners: &[OwnedFd]) {
+    if listeners.is_empty() {
+        return;
+    }
+    let descriptors: Vec<BorrowedFd<'_>> = listeners.iter().map(AsFd::as_fd).collect();
+    let record = Record::Listening { count: u32::try_from(listeners.len()).unwrap_or(u32::MAX) };
+    let deadline = Instant::now() + HAND_OVER_LIMIT;
+    // A host that cannot be told has left or gives up on this start; the supervision sees either.
+    let _host_left = channel::send_with_descriptors(control.as_fd(), &record.encode(), &descriptors, deadline);
+}
+
 /// Starts the plugin at the level asked for, or the witness in its place.
 fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
-    let ReceivedSpec { spec, purpose, stdio } = received;
+    let ReceivedSpec { spec, purpose, route, stdio, notebook } = received;
     let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
         let main = child.as_raw_nonzero().get();
-        return Ok(Started { child, reports: None, main, applied: Applied::default(), _canaries: None });
+        return Ok(Started {
+            child,
+            reports: None,
+            main,
+            applied: Applied::default(),
+            listeners: Vec::new(),
+            watch: None,
+            group: None,
+            observer: None,
+            _canaries: None,
+        });
     };
     settle_user(sandbox, &stdio)?;
+    let (watch, watched) = if layers.has(Layers::LIMITS) { watch(sandbox)? } else { (None, Applied::default()) };
     let (canaries, task) = match purpose {
-        Purpose::Plugin => (None, Task::Plugin),
+        Purpose::Plugin | Purpose::Trial => (None, Task::Plugin),
         Purpose::Witness => {
             let canaries = Canaries::open(sandbox).map_err(Failure::at(Step::Canary))?;
             let attempts = canaries.attempts(sandbox);
             (Some(canaries), Task::Witness(Box::new(move || attempts.run())))
         }
     };
+    // At level `limited` a plugin could leave it again.
+    let group = (layers.has(Layers::LIMITS) && sandbox.level >= Level::Partial).then(|| group(sandbox)).flatten();
+    let watched = watched.with_if(group.is_some(), Applied::CGROUP);
     if sandbox.level == Level::Full {
-        let jailed = jail::start(&spec, sandbox, stdio, task, layers)?;
-        let jail::Jailed { init, main, reports, applied } = jailed;
-        return Ok(Started { child: init, reports: Some(reports), main, applied, _canaries: canaries });
+        let jailed = match route {
+            Route::Native => jail::start(&spec, sandbox, stdio, task, layers, group.as_ref(), notebook),
+            _ => jail::bwrap::start(&spec, sandbox, &stdio, canaries.as_ref(), group.as_ref()),
+        };
+        let jailed = jailed.inspect_err(|_| group.iter().for_each(Group::remove))?;
+        let jail::Jailed { init, main, reports, applied, listeners, observer } = jailed;
+        let (reports, applied) = (Some(reports), applied.with(watched));
+        let _canaries = canaries;
+        return Ok(Started { child: init, reports, main, applied, listeners, watch, group, observer, _canaries });
     }
-    let (child, applied) = in_place::start(&spec, sandbox, stdio, task, layers)?;
-    Ok(Started { child, reports: None, main: child.as_raw_nonzero().get(), applied, _canaries: canaries })
+    let placed = in_place::start(&spec, sandbox, stdio, task, layers, group.as_ref());
+    let (child, applied) = placed.inspect_err(|_| group.iter().for_each(Group::remove))?;
+    let (main, applied) = (child.as_raw_nonzero().get(), applied.with(watched));
+    let (listeners, _canaries) = (Vec::new(), canaries);
+    Ok(Started { child, reports: None, main, applied, listeners, watch, group, observer: None, _canaries })
+}
+
+/// A control group for the plugin, where the host has some to give. Where it has not, or the system refuses in the end, the
+/// limits are kept by other means, and the report says which.
+fn group(sandbox: &SandboxSpec) -> Option<Group> {
+    cgroup::of_host().ok()?.make(&sandbox.limits).ok()
+}
+
+/// Prepares the limits that no layer keeps.
+fn watch(sandbox: &SandboxSpec) -> Result<(Option<Watch>, Applied), Failure> {
+    let limits = &sandbox.limits;
+    let home = sandbox.home_dir.as_deref().filter(|_| limits.disk_bytes.is_some());
+    let home = home.map(Measured::open).transpose().map_err(Failure::about(Step::Writable, 0))?;
+    let applied = Applied::default()
+        .with_if(limits.memory_bytes.is_some(), Applied::MEMORY_WATCH)
+        .with_if(home.is_some(), Applied::DISK_WATCH);
+    Ok((Some(Watch::new(limits, home)), applied))
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the
-/// plugin's writable folders and pipes. Only root can do that.
+/// plugin's home, its package where that is read-only to it, and its pipes. Only root can do that.
 fn settle_user(sandbox: &SandboxSpec, stdio: &[OwnedFd]) -> Result<(), Failure> {
     match (confine::target(sandbox.user), geteuid().is_root()) {
         (None, false) => Ok(()),
         (Some((uid, gid)), true) => {
-            for (position, path) in sandbox.read_write.iter().enumerate() {
-                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Ownership, position))?;
+            let package = sandbox.package_dir.iter().filter(|_| sandbox.level == Level::Full);
+            for path in package {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Granted, 0))?;
+            }
+            if let Some(path) = &sandbox.home_dir {
+                ownership::hand_over(path, uid, gid).map_err(Failure::about(Step::Writable, 0))?;
             }
             // Programs open `/dev/stdout` and the like, which asks for the owner of the pipe.
             for pipe in stdio {
@@ -238,7 +323,10 @@ fn refuse_more_threads() -> Result<(), Failure> {
 struct ReceivedSpec {
     spec: LaunchSpec,
     purpose: Purpose,
+    route: Route,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
+    /// Where to write down what the plugin of a trial wanted.
+    notebook: Option<OwnedFd>,
 }
 
 fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
@@ -256,7 +344,8 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
     if !receive(&mut body)? {
         return Ok(None);
     }
-    let (spec, purpose) = wire::decode_spec(&body).map_err(malformed)?;
+    let (spec, purpose, route) = wire::decode_spec(&body).map_err(malformed)?;
+    let notebook = (purpose == Purpose::Trial).then(|| descriptors.pop().ok_or(MALFORMED)).transpose()?;
     let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
-    Ok(Some(ReceivedSpec { spec, purpose, stdio }))
+    Ok(Some(ReceivedSpec { spec, purpose, route, stdio, notebook }))
 }

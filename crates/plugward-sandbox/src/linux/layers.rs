@@ -30,6 +30,7 @@ layers! {
     7 LANDLOCK "landlock" #[doc = "Landlock rules."];
     8 SECCOMP "seccomp" #[doc = "System call filter."];
     9 LIMITS "limits" #[doc = "Limits on resources."];
+    10 PERMISSION "permission" #[doc = "Leave to make namespaces: without it this is a machine that denies it to this program."];
 }
 
 impl Layers {

@@ -2,14 +2,18 @@
 //!
 //! Owns the split between the two processes. Refuses sharing state between them other than by [`wire`].
 
+mod backend;
+mod cgroup;
 mod channel;
 mod child;
 mod confine;
+mod disk;
 mod failure;
 mod in_place;
 mod jail;
 mod launch;
 mod layers;
+mod observe;
 mod orphans;
 mod ownership;
 mod process;
@@ -18,12 +22,16 @@ mod sources;
 mod spawn;
 mod supervise;
 mod tree;
+mod usage;
+mod watch;
 mod wire;
 mod witness;
 
+pub(crate) use cgroup::reason as control_group_missing;
 pub(crate) use confine::landlock_version;
-#[cfg(feature = "mutation")]
-pub use launch::launcher_main_without;
 pub use launch::{launcher_main, launcher_main_if_requested};
+#[cfg(feature = "mutation")]
+pub use launch::{launcher_main_with_landlock, launcher_main_without};
+pub use observe::Notebook;
 pub use process::PluginProcess;
 pub use spawn::{Launcher, Spawned};

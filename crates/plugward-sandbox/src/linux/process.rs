@@ -21,9 +21,9 @@ use rustix::{
 use super::{
     channel::{self, Received},
     orphans, tree,
-    wire::{ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
+    wire::{self, ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
 };
-use crate::{Enforcement, ExitReport, MainExit, StopGrace};
+use crate::{Enforcement, Exceeded, ExitReport, LaunchSpec, Limits, Listeners, MainExit, StopGrace};
 
 /// A started plugin.
 ///
@@ -36,6 +36,7 @@ pub struct PluginProcess {
     launcher_pid: u32,
     enforcement: Enforcement,
     stop: StopGrace,
+    limits: Option<Limits>,
     state: Mutex<State>,
 }
 
@@ -46,14 +47,19 @@ struct State {
     reader: RecordReader,
     main: Option<MainExit>,
     gone: Option<(bool, u32)>,
+    exceeded: Option<Exceeded>,
     report: Option<ExitReport>,
+    listeners: Option<Listeners>,
 }
 
 impl PluginProcess {
-    pub(super) fn new(control: OwnedFd, launcher: Child, reader: RecordReader, pid: u32, stop: StopGrace) -> Self {
+    pub(super) fn new(control: OwnedFd, launcher: Child, reader: RecordReader, pid: u32, spec: &LaunchSpec) -> Self {
+        let stop = spec.stop;
+        let limits = spec.sandbox.as_ref().map(|sandbox| sandbox.limits);
         let launcher_pid = launcher.id();
-        let state = State { launcher: Some(launcher), reader, main: None, gone: None, report: None };
-        Self { control, pid, launcher_pid, enforcement: Enforcement::launcher_only(), stop, state: Mutex::new(state) }
+        let (launcher, enforcement) = (Some(launcher), Enforcement::launcher_only());
+        let state = State { launcher, reader, main: None, gone: None, exceeded: None, report: None, listeners: None };
+        Self { control, pid, launcher_pid, enforcement, stop, limits, state: Mutex::new(state) }
     }
 
     /// Process id of the plugin's main process. Meaningful until the main exit is reported; for display, not for signals.
@@ -76,6 +82,16 @@ impl PluginProcess {
 
     pub(super) fn set_enforcement(&mut self, enforcement: Enforcement) {
         self.enforcement = enforcement;
+    }
+
+    /// Takes over the sockets of a plugin with listed hosts; `None` for any other, and the second time.
+    #[must_use]
+    pub fn take_listeners(&self) -> Option<Listeners> {
+        self.lock().listeners.take()
+    }
+
+    pub(super) fn set_listeners(&self, listeners: Listeners) {
+        self.lock().listeners = Some(listeners);
     }
 
     /// The times of the stop ladder the plugin was started with.
@@ -190,8 +206,11 @@ impl PluginProcess {
                 Ok(Some(Record::Gone { survivors, leftovers_killed })) => {
                     state.gone = Some((survivors == 0, leftovers_killed));
                 }
-                // Both belong to the start and have been taken in by it.
-                Ok(Some(Record::Started { .. } | Record::Failed { .. })) => {}
+                Ok(Some(Record::Exceeded { limit, used_mib })) => {
+                    state.exceeded = self.limits.as_ref().map(|limits| wire::exceeded(limit, used_mib, limits));
+                }
+                // These belong to the start and have been taken in by it.
+                Ok(Some(Record::Started { .. } | Record::Failed { .. } | Record::Listening { .. })) => {}
                 Ok(None) => return,
                 Err(Ended) => {
                     state.report = Some(self.conclude(state));
@@ -218,7 +237,7 @@ impl PluginProcess {
             // there within microseconds, and waiting for it leaves no zombie behind the report.
             let _collected = launcher.wait();
         }
-        ExitReport { main, tree_gone, leftovers_killed }
+        ExitReport { main, tree_gone, leftovers_killed, exceeded: state.exceeded }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -247,19 +266,29 @@ pub(super) struct Ended;
 pub(super) struct RecordReader {
     buffer: [u8; RECORD_BYTES],
     filled: usize,
+    /// What came along and nobody has taken.
+    descriptors: Vec<OwnedFd>,
 }
 
 impl RecordReader {
     /// The next record, or `None` if it is not complete yet. Never waits.
     pub(super) fn next(&mut self, socket: BorrowedFd<'_>) -> Result<Option<Record>, Ended> {
         while self.filled < RECORD_BYTES {
-            match channel::receive_now(socket, &mut self.buffer[self.filled..]) {
+            match channel::receive_now_with(socket, &mut self.buffer[self.filled..], &mut self.descriptors) {
                 Ok(Received::Bytes(count)) => self.filled += count,
                 Ok(Received::Nothing) => return Ok(None),
                 Ok(Received::End) | Err(_) => return Err(Ended),
             }
+            if self.descriptors.len() > channel::MAX_DESCRIPTORS {
+                return Err(Ended);
+            }
         }
         self.filled = 0;
         Record::decode(self.buffer).map(Some).map_err(|_| Ended)
+    }
+
+    /// Descriptors that came with the records so far.
+    pub(super) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.descriptors)
     }
 }

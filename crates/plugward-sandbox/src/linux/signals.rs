@@ -123,6 +123,12 @@ pub(super) fn unblock_all() -> io::Result<()> {
     block(&signal_set(libc::sigemptyset, &[], libc::sigaddset)?)
 }
 
+/// Blocks every signal that [`SignalEvents::take_over`] blocks, for a program between the launcher and the plugin that must
+/// not end by a request. Allocates nothing.
+pub(super) fn block_all() -> io::Result<()> {
+    block(&signal_set(libc::sigfillset, &FAULTS, libc::sigdelset)?)
+}
+
 /// Makes `set` the signals that are blocked, and no others.
 fn block(set: &libc::sigset_t) -> io::Result<()> {
     #[allow(unsafe_code, reason = "sigprocmask has no safe wrapper")]

@@ -21,7 +21,7 @@ use super::{
     confine::Access,
     failure::{Failure, Step},
 };
-use crate::{LaunchSpec, SandboxSpec};
+use crate::{LaunchSpec, SandboxSpec, UserPolicy};
 
 /// Most symbolic links on the way to one path, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -69,24 +69,44 @@ impl Sources {
     /// Opens the paths of a sandbox, and the executable.
     pub(super) fn open(spec: &LaunchSpec, sandbox: &SandboxSpec) -> Result<Self, Failure> {
         let mut sources = Self::default();
-        for (position, path) in sandbox.read_write.iter().enumerate() {
+        let writable: Vec<&Path> = sandbox.writable().collect();
+        for (position, path) in writable.iter().enumerate() {
             let opened = open_final(path).map_err(Failure::about(Step::Writable, position))?;
-            sources.add(path.clone(), opened, Access::Write, Step::Writable, position)?;
+            refuse_foreign(&opened, sandbox.user).map_err(Failure::about(Step::Ownership, position))?;
+            sources.add(path.to_path_buf(), opened, Access::Write, Step::Writable, position)?;
         }
-        for (position, path) in sandbox.readable().enumerate() {
-            sources.add_readable(path, &sandbox.read_write, Step::Readable, position)?;
+        for (position, path) in sandbox.exact().enumerate() {
+            sources.add_exact(path, Step::Granted, position)?;
+        }
+        for (position, alias) in sandbox.aliases.iter().enumerate() {
+            let failed = Failure::about::<Errno>(Step::Alias, position);
+            if follow(&alias.name, &writable, &mut sources.links).map_err(failed)? != alias.place {
+                return Err(failed(Errno::LOOP));
+            }
+        }
+        for (position, path) in sandbox.read_only.iter().enumerate() {
+            sources.add_readable(path, &writable, Step::Readable, position)?;
         }
         if sandbox.certificates {
             for path in CERTIFICATES.iter().map(Path::new).filter(|path| path.exists()) {
-                sources.add_readable(path, &sandbox.read_write, Step::SystemFiles, 0)?;
+                sources.add_readable(path, &writable, Step::SystemFiles, 0)?;
             }
         }
-        sources.add_readable(&spec.executable, &sandbox.read_write, Step::Executable, 0)?;
+        // One whose way was looked at before is opened where that led.
+        match sandbox.aliases.iter().find(|alias| alias.name == spec.executable) {
+            Some(alias) => sources.add_exact(&alias.place, Step::Executable, 0)?,
+            None => sources.add_readable(&spec.executable, &writable, Step::Executable, 0)?,
+        }
         sources.sort();
         Ok(sources)
     }
 
-    fn add_readable(&mut self, path: &Path, writable: &[PathBuf], step: Step, position: usize) -> Result<(), Failure> {
+    fn add_exact(&mut self, path: &Path, step: Step, position: usize) -> Result<(), Failure> {
+        let opened = open_final(path).map_err(Failure::about(step, position))?;
+        self.add(path.to_owned(), opened, Access::Read, step, position)
+    }
+
+    fn add_readable(&mut self, path: &Path, writable: &[&Path], step: Step, position: usize) -> Result<(), Failure> {
         let real = follow(path, writable, &mut self.links).map_err(Failure::about(step, position))?;
         let opened = open_final(&real).map_err(Failure::about(step, position))?;
         self.add(real, opened, Access::Read, step, position)
@@ -138,8 +158,17 @@ fn open_final(path: &Path) -> Result<OwnedFd, Errno> {
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS)
 }
 
+/// A plugin with a user of its own writes to what that user owns: permission to write to a place is none to take it away
+/// from somebody else. What is asked is what was opened.
+fn refuse_foreign(opened: &OwnedFd, user: UserPolicy) -> Result<(), Errno> {
+    match user {
+        UserPolicy::Drop { uid, .. } if fstat(opened)?.st_uid != uid => Err(Errno::PERM),
+        _ => Ok(()),
+    }
+}
+
 /// The path without links, noting each link on the way.
-fn follow(path: &Path, writable: &[PathBuf], links: &mut Vec<Link>) -> Result<PathBuf, Errno> {
+fn follow(path: &Path, writable: &[&Path], links: &mut Vec<Link>) -> Result<PathBuf, Errno> {
     let mut rest: VecDeque<OsString> = VecDeque::new();
     put_in_front(&mut rest, path);
     let mut done = PathBuf::from("/");
@@ -193,7 +222,7 @@ mod tests {
     use std::{fs, os::unix::fs::symlink};
 
     use super::*;
-    use crate::{Level, StopGrace};
+    use crate::{Alias, Level, StopGrace};
 
     fn spec(executable: &Path) -> LaunchSpec {
         LaunchSpec {
@@ -247,6 +276,52 @@ mod tests {
         sandbox.read_only.clear();
         sandbox.read_write = vec![data.join("sub")];
         assert_eq!(open(&sandbox), Err(refused(Step::Writable)));
+    }
+
+    // Threat: between the look at a granted folder and the start, somebody who may write above it puts a link in its place.
+    #[test]
+    fn a_granted_place_is_opened_as_it_was_looked_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("team/notes")).unwrap();
+        fs::create_dir(root.join("keys")).unwrap();
+        fs::write(root.join("tool"), "").unwrap();
+        let mut sandbox = SandboxSpec::new(Level::Full);
+        sandbox.granted = vec![root.join("team/notes")];
+        sandbox.aliases = vec![Alias { name: root.join("mine"), place: root.join("team/notes") }];
+        symlink("team/notes", root.join("mine")).unwrap();
+        let open = |sandbox: &SandboxSpec, executable: &Path| {
+            Sources::open(&spec(executable), sandbox).map(|found| found.links)
+        };
+        let links = open(&sandbox, &root.join("tool")).unwrap();
+        assert_eq!(links[0], Link { path: root.join("mine"), target: "team/notes".into() });
+        fs::rename(root.join("team"), root.join("moved")).unwrap();
+        symlink("keys", root.join("team")).unwrap();
+        fs::create_dir(root.join("keys/notes")).unwrap();
+        let refused = |step| Err(Failure { step, errno: libc::ELOOP, subject: 0 });
+        assert_eq!(open(&sandbox, &root.join("tool")), refused(Step::Granted));
+        // The same where it is the name that leads elsewhere, be it the program's.
+        sandbox.granted.clear();
+        assert_eq!(open(&sandbox, &root.join("tool")), refused(Step::Alias));
+        symlink("tool", root.join("bent")).unwrap();
+        sandbox.aliases = vec![Alias { name: root.join("bent"), place: root.join("tool") }];
+        assert!(open(&sandbox, &root.join("bent")).is_ok());
+        sandbox.aliases[0].place = root.join("keys/tool");
+        assert_eq!(open(&sandbox, &root.join("bent")), refused(Step::Alias));
+    }
+
+    // Threat: a host that runs as root is asked to let a plugin write to what belongs to somebody else.
+    #[test]
+    fn a_place_of_somebody_else_is_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sandbox = SandboxSpec::new(Level::Full);
+        sandbox.read_write = vec![folder.path().canonicalize().unwrap()];
+        let own = rustix::process::getuid().as_raw();
+        let open = |sandbox: &SandboxSpec| Sources::open(&spec(Path::new("/bin/sh")), sandbox).map(|_| ());
+        sandbox.user = UserPolicy::Drop { uid: own + 1, gid: own + 1 };
+        assert_eq!(open(&sandbox), Err(Failure { step: Step::Ownership, errno: libc::EPERM, subject: 0 }));
+        sandbox.user = UserPolicy::Drop { uid: own, gid: own };
+        assert_eq!(open(&sandbox), Ok(()));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::{
     ffi::OsString,
     io,
+    net::{TcpListener, UdpSocket},
     os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -21,15 +22,18 @@ use rustix::{
 };
 
 use super::{
-    channel,
+    backend::Choice,
+    cgroup, channel,
     confine::kernel_abi,
     failure::{Failure, Step},
+    observe::Notebook,
     process::{Ended, PluginProcess, RecordReader},
-    wire::{self, Purpose, Record},
+    wire::{self, Purpose, Record, Route},
     witness::{self, Witnesses},
 };
 use crate::{
-    Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Network, OsCause, SandboxSpec, SpawnError, enforcement::Applied,
+    Backend, Enforcement, LAUNCH_ARGUMENT, LaunchSpec, Level, Listeners, Network, OsCause, SandboxSpec, SpawnError,
+    enforcement::Applied,
 };
 
 /// Longest time from starting the launcher to its answer. It takes 2 ms on an idle machine; the limit is there for
@@ -45,6 +49,7 @@ pub struct Launcher {
     program: Program,
     arguments: Vec<OsString>,
     witnesses: Witnesses,
+    choice: Choice,
 }
 
 #[derive(Debug)]
@@ -93,6 +98,7 @@ impl Launcher {
             program: Program::Open(program),
             arguments: vec![LAUNCH_ARGUMENT.into()],
             witnesses: Witnesses::default(),
+            choice: Choice::default(),
         })
     }
 
@@ -100,7 +106,19 @@ impl Launcher {
     /// [`launcher_main`](crate::launcher_main).
     pub fn at<A: Into<OsString>>(path: impl Into<PathBuf>, arguments: impl IntoIterator<Item = A>) -> Self {
         let arguments = arguments.into_iter().map(Into::into).collect();
-        Self { program: Program::At(path.into()), arguments, witnesses: Witnesses::default() }
+        Self {
+            program: Program::At(path.into()),
+            arguments,
+            witnesses: Witnesses::default(),
+            choice: Choice::default(),
+        }
+    }
+
+    /// Leaves no choice about who makes the namespaces of level `full`. Without this, the launcher makes them itself, and
+    /// asks bubblewrap only where it is denied and bubblewrap is not.
+    #[must_use]
+    pub fn with_backend(self, backend: Backend) -> Self {
+        Self { choice: Choice::only(backend), ..self }
     }
 
     /// Starts a plugin and returns once its program executes. Blocks for a few milliseconds, 15 seconds at most; twice that
@@ -113,24 +131,61 @@ impl Launcher {
     pub fn spawn(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
         let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
-            return Ok(self.start_and_report(spec, Purpose::Plugin)?.0);
+            return Ok(self.start_and_report(spec, Purpose::Plugin, Route::Native, None)?.0);
         };
-        let name = Witnesses::name(spec, sandbox);
+        self.choice.start(sandbox.level, |route| self.spawn_by(spec, sandbox, route, None))
+    }
+
+    /// As [`spawn`](Self::spawn), and notes what the plugin wants and does not get, for a trial. Takes level `full`, made
+    /// without bubblewrap: nothing but the launcher stands between it and the plugin. The notebook is complete once the
+    /// plugin has ended.
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn); also if another program watches the system calls of this process already.
+    pub fn spawn_observed(&self, spec: &LaunchSpec) -> Result<(Spawned, Notebook), SpawnError> {
+        spec.check()?;
+        let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level == Level::Full) else {
+            let reason = "is not `full`, and only at that level can a plugin be observed".to_owned();
+            return Err(SpawnError::InvalidSandbox { field: "level", reason });
+        };
+        let notebook = Notebook::new().map_err(launcher_failure("make room for what it sees"))?;
+        let spawned = self.spawn_by(spec, sandbox, Route::Native, Some(&notebook))?;
+        Ok((spawned, notebook))
+    }
+
+    fn spawn_by(
+        &self,
+        spec: &LaunchSpec,
+        sandbox: &SandboxSpec,
+        route: Route,
+        notebook: Option<&Notebook>,
+    ) -> Result<Spawned, SpawnError> {
+        let mut name = Witnesses::name(spec, sandbox);
+        if route == Route::Bwrap {
+            name.push_str("/bwrap");
+        }
         let witnessed = match self.witnesses.remembered(&name) {
             Some(applied) => applied,
             None => {
-                let applied = self.witness(spec, sandbox)?;
+                let applied = self.witness(spec, sandbox, route)?;
                 self.witnesses.remember(name.clone(), applied);
                 applied
             }
         };
-        let (mut spawned, applied) = self.start_and_report(spec, Purpose::Plugin)?;
+        let purpose = if notebook.is_some() { Purpose::Trial } else { Purpose::Plugin };
+        let (mut spawned, applied) = self.start_and_report(spec, purpose, route, notebook)?;
         if applied != witnessed {
             // The handle goes with the error, and the plugin with the handle.
             let escapes = "run without a layer that was there for its probe".to_owned();
             return Err(SpawnError::NotHeld { level: sandbox.level, escapes });
         }
-        spawned.process.set_enforcement(Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}"))));
+        let mut enforcement = Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}")));
+        if !applied.has(Applied::CGROUP)
+            && let Some(reason) = cgroup::reason()
+        {
+            enforcement.missing.push(format!("limits by a control group ({reason})"));
+        }
+        spawned.process.set_enforcement(enforcement);
         Ok(spawned)
     }
 
@@ -142,14 +197,15 @@ impl Launcher {
     #[cfg(feature = "mutation")]
     pub fn spawn_unwitnessed(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
-        Ok(self.start_and_report(spec, Purpose::Plugin)?.0)
+        let level = spec.sandbox.as_ref().map_or(Level::None, |sandbox| sandbox.level);
+        Ok(self.start_and_report(spec, Purpose::Plugin, self.choice.first(level), None)?.0)
     }
 
     /// Runs the probe under the rules of `spec`; returns the layers that were in force and held.
-    fn witness(&self, spec: &LaunchSpec, sandbox: &SandboxSpec) -> Result<Applied, SpawnError> {
+    fn witness(&self, spec: &LaunchSpec, sandbox: &SandboxSpec, route: Route) -> Result<Applied, SpawnError> {
         // What a plugin is told is none of the probe's business.
         let probe = LaunchSpec { argv: vec!["witness".into()], env: Vec::new(), ..spec.clone() };
-        let (started, applied) = self.start_and_report(&probe, Purpose::Witness)?;
+        let (started, applied) = self.start_and_report(&probe, Purpose::Witness, route, None)?;
         let deadline = Instant::now() + START_LIMIT;
         let answer =
             read_answer(&started.stdout, deadline).map_err(|error| silent_or("read its probe's answer", error))?;
@@ -161,20 +217,23 @@ impl Launcher {
         Ok(applied)
     }
 
-    fn start_and_report(&self, spec: &LaunchSpec, purpose: Purpose) -> Result<(Spawned, Applied), SpawnError> {
+    fn start_and_report(
+        &self,
+        spec: &LaunchSpec,
+        purpose: Purpose,
+        route: Route,
+        notebook: Option<&Notebook>,
+    ) -> Result<(Spawned, Applied), SpawnError> {
         let deadline = Instant::now() + START_LIMIT;
         let pipes = Pipes::open().map_err(launcher_failure("open a pipe"))?;
         let (control, launcher_end) = control_pair().map_err(launcher_failure("open its control socket"))?;
         let mut launcher = Unconfirmed(Some(self.start(launcher_end)?));
 
         let Pipes { plugin, stdin, stdout, stderr } = pipes;
-        let [a, b, c] = &plugin;
-        let sent = channel::send_with_descriptors(
-            control.as_fd(),
-            &wire::encode_spec(spec, purpose),
-            &[a.as_fd(), b.as_fd(), c.as_fd()],
-            deadline,
-        );
+        let passed: Vec<_> = plugin.iter().map(AsFd::as_fd).chain(notebook.map(AsFd::as_fd)).collect();
+        let encoded = wire::encode_spec(spec, purpose, route);
+        let sent = channel::send_with_descriptors(control.as_fd(), &encoded, &passed, deadline);
+        drop(passed);
         // The host's copies would keep the plugin's pipes open after its end.
         drop(plugin);
         // A launcher that failed early has closed the socket; its record, if any, says more than the failed sending.
@@ -185,15 +244,27 @@ impl Launcher {
         }
 
         let mut reader = RecordReader::default();
-        match wait_for_record(&control, &mut reader, deadline)? {
+        let mut listening = 0;
+        let first = loop {
+            match wait_for_record(&control, &mut reader, deadline)? {
+                Some(Record::Listening { count }) => listening = count,
+                other => break other,
+            }
+        };
+        match first {
             Some(Record::Started { pid, applied }) => {
                 let pid = u32::try_from(pid).unwrap_or_default();
+                let listeners = listeners(spec, listening, reader.take_descriptors()).ok_or_else(|| launcher.lost())?;
                 let launcher = launcher.confirm()?;
-                let process = PluginProcess::new(control, launcher, reader, pid, spec.stop);
+                let process = PluginProcess::new(control, launcher, reader, pid, spec);
+                if listening > 0 {
+                    process.set_listeners(listeners);
+                }
                 Ok((Spawned { stdin, stdout, stderr, process }, applied))
             }
             Some(Record::Failed(failure)) => Err(refused(spec, failure)),
-            Some(Record::MainExit(_) | Record::Gone { .. }) | None => Err(launcher.lost()),
+            Some(Record::MainExit(_) | Record::Exceeded { .. } | Record::Gone { .. } | Record::Listening { .. })
+            | None => Err(launcher.lost()),
         }
     }
 
@@ -230,6 +301,21 @@ fn control_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (host, launcher) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::io::ioctl_fionbio(&host, true)?;
     Ok((host, launcher))
+}
+
+/// The sockets that came with the answer, if they are those of `spec`. In a launcher of this build they always are.
+fn listeners(spec: &LaunchSpec, announced: u32, mut descriptors: Vec<OwnedFd>) -> Option<Listeners> {
+    let listed = spec.sandbox.as_ref().and_then(|sandbox| match &sandbox.network {
+        Network::Hosts(listed) => Some(listed),
+        _ => None,
+    });
+    let (tcp, names) = listed.map_or((0, false), |it| (it.listeners.len(), it.name_server.is_some()));
+    let wanted = tcp + usize::from(names);
+    if descriptors.len() != wanted || usize::try_from(announced) != Ok(wanted) {
+        return None;
+    }
+    let names = if names { descriptors.pop().map(UdpSocket::from) } else { None };
+    Some(Listeners { tcp: descriptors.into_iter().map(TcpListener::from).collect(), names })
 }
 
 /// The first record, or `None` if the launcher ended without one.
@@ -290,8 +376,12 @@ fn refused(spec: &LaunchSpec, failure: Failure) -> SpawnError {
 fn subject(spec: &LaunchSpec, sandbox: &SandboxSpec, failure: Failure) -> Option<PathBuf> {
     let position = usize::from(failure.subject);
     match failure.step {
-        Step::Readable => sandbox.readable().nth(position).map(Path::to_owned),
-        Step::Writable | Step::Ownership | Step::Nested => sandbox.read_write.get(position).cloned(),
+        Step::Alias => sandbox.aliases.get(position).map(|alias| alias.name.clone()),
+        Step::Granted => sandbox.exact().nth(position).map(Path::to_owned),
+        Step::Readable => sandbox.read_only.get(position).cloned(),
+        Step::Writable | Step::Ownership | Step::Nested | Step::BwrapNested => {
+            sandbox.writable().nth(position).map(Path::to_owned)
+        }
         Step::Executable => Some(spec.executable.clone()),
         _ => None,
     }
@@ -301,7 +391,7 @@ fn subject(spec: &LaunchSpec, sandbox: &SandboxSpec, failure: Failure) -> Option
 fn complete(sandbox: &SandboxSpec, applied: Applied) -> bool {
     let network = sandbox.network != Network::Off || applied.has(Applied::NO_SOCKETS);
     let namespaces =
-        Applied::MOUNTS.with(Applied::PROCESSES).with_if(sandbox.network == Network::Off, Applied::NETWORK);
+        Applied::MOUNTS.with(Applied::PROCESSES).with_if(sandbox.network != Network::Open, Applied::NETWORK);
     network
         && applied.has(Applied::SECCOMP)
         && match sandbox.level {

@@ -1,7 +1,8 @@
 //! The launcher's life beside the running plugin.
 //!
 //! Owns reaping, the host's orders, and the end of the tree. Refuses to outlive the host, and to end before the kernel
-//! confirms that no descendant is left (or the limit for trying has passed, which it reports).
+//! confirms that no descendant is left (or the limit for trying has passed, which it reports). A plugin that passes one of
+//! the limits kept by [`super::watch`] is killed like one that is ordered to be.
 //!
 //! ```text
 //!            main exits: TERM to leftovers                    LEFTOVER_GRACE over
@@ -25,12 +26,15 @@ use rustix::{
 };
 
 use super::{
+    cgroup::Group,
     channel::{self, Received},
+    observe::Observer,
     signals::SignalEvents,
     tree,
+    watch::Watch,
     wire::{ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
 };
-use crate::MainExit;
+use crate::{Exceeded, MainExit};
 
 /// Time that processes left behind by the main one get between TERM and KILL. Short, because nobody can talk to them any
 /// more; long enough to remove a lock file.
@@ -68,12 +72,17 @@ pub(super) struct Supervision {
     plugin: i32,
     /// Where that first process reports the end of the main one, while it does.
     reports: Option<OwnedFd>,
+    /// Who watches the plugin, in a trial.
+    observer: Option<Observer>,
     main_ended: bool,
     /// When patience with the tree ends, if it has been asked to end.
     kill_at: Option<Instant>,
     /// From TERM to KILL when someone other than the host asks the launcher to end.
     kill_after: Duration,
     leftovers: BTreeSet<i32>,
+    /// The limits that nobody else keeps, where there are any.
+    watch: Option<Watch>,
+    group: Option<Group>,
 }
 
 impl Supervision {
@@ -94,11 +103,26 @@ impl Supervision {
             main,
             plugin,
             reports,
+            observer: None,
             main_ended: false,
             kill_at: None,
             kill_after,
             leftovers,
+            watch: None,
+            group: None,
         }
+    }
+
+    /// Adds the limits to watch over and the control group of the plugin.
+    pub(super) fn with_limits(mut self, watch: Option<Watch>, group: Option<Group>) -> Self {
+        self.watch = watch;
+        self.group = group;
+        self
+    }
+
+    /// Serves an observer beside everything else.
+    pub(super) fn observed_by(self, observer: Option<Observer>) -> Self {
+        Self { observer, ..self }
     }
 
     /// Returns when the tree is gone or cannot be ended.
@@ -113,6 +137,11 @@ impl Supervision {
                 self.kill_by(Instant::now() + LEFTOVER_GRACE);
             }
             if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+                return self.end_tree();
+            }
+            if let Some(exceeded) = self.watch.as_mut().and_then(|watch| watch.look(self.launcher)) {
+                // A host that cannot be told has left, and then the tree ends for that reason.
+                let _host_left = channel::send_short(self.control.as_fd(), &Record::from(exceeded).encode());
                 return self.end_tree();
             }
             let (order, end_requested) = self.wait_for_event();
@@ -136,15 +165,21 @@ impl Supervision {
     }
 
     /// Waits for an order, a signal or the end of patience.
-    fn wait_for_event(&self) -> (Order, bool) {
+    fn wait_for_event(&mut self) -> (Order, bool) {
         let descriptors = [self.control.as_fd(), self.signals.as_fd()].into_iter();
         let mut polled: Vec<PollFd<'_>> = descriptors
             .chain(self.reports.iter().map(AsFd::as_fd))
+            .chain(self.observer.iter().filter_map(Observer::news))
             .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
             .collect();
-        if channel::poll_until(&mut polled, self.kill_at).is_err() {
+        let until = [self.kill_at, self.watch.as_ref().map(Watch::due)].into_iter().flatten().min();
+        if channel::poll_until(&mut polled, until).is_err() {
             // Without events neither the host's death nor a child's would be noticed: better no plugin than that.
             return (Order::Kill, false);
+        }
+        drop(polled);
+        if let Some(observer) = &mut self.observer {
+            observer.serve();
         }
         let end_requested = self.signals.take().end_requested;
         (self.take_order(), end_requested)
@@ -244,6 +279,9 @@ impl Supervision {
     /// next round, since it cannot leave this subreaper.
     fn end_tree(mut self) {
         let give_up = Instant::now() + KILL_LIMIT;
+        if let Some(group) = &self.group {
+            group.kill();
+        }
         while self.reap() == Children::Left {
             if Instant::now() >= give_up {
                 let survivors = tree::descendants(self.launcher).map_or(1, |tree| tree.len());
@@ -258,6 +296,17 @@ impl Supervision {
     }
 
     fn report_gone(self, survivors: i32) {
+        if let Some(group) = &self.group {
+            if let Some(used_bytes) = group.out_of_memory() {
+                let limit_bytes = group.limits().memory_bytes.unwrap_or_default();
+                let record = Record::from(Exceeded::Memory { used_bytes, limit_bytes });
+                let _host_left = channel::send_short(self.control.as_fd(), &record.encode());
+            }
+            group.remove();
+        }
+        if let Some(observer) = self.observer {
+            observer.finish();
+        }
         let leftovers_killed = u32::try_from(self.leftovers.len()).unwrap_or(u32::MAX);
         let record = Record::Gone { survivors, leftovers_killed };
         // The host may be what is gone; then nobody needs the report.

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! host -> launcher   u32 length, specification; then one byte per order
-//! launcher -> host   records of RECORD_BYTES: tag, i32, u32 (little endian)
+//! launcher -> host   records of RECORD_BYTES: tag, i32, u32 (little endian); listening sockets come with theirs
 //! ```
 
 use std::{
@@ -17,7 +17,7 @@ use std::{
 mod sandbox;
 
 use super::failure::{Failure, Step};
-use crate::{LaunchSpec, MainExit, StopGrace, enforcement::Applied, spec::MAX_SPEC_BYTES};
+use crate::{Exceeded, LaunchSpec, Limits, MainExit, StopGrace, enforcement::Applied, spec::MAX_SPEC_BYTES};
 
 pub(super) use sandbox::put_sandbox;
 
@@ -39,13 +39,59 @@ pub(super) struct Malformed;
 pub(super) enum Record {
     /// The plugin's program is executing, with this process id, under these layers.
     Started { pid: i32, applied: Applied },
+    /// The sockets of a plugin with listed hosts, this many, come along as descriptors. Before `Started`.
+    Listening { count: u32 },
     /// Nothing was started.
     Failed(Failure),
+    /// A limit was passed, so the tree is being killed. Comes before the end of the main process.
+    Exceeded { limit: Limit, used_mib: u32 },
     /// The plugin's main process ended; its tree is being ended.
     MainExit(MainExit),
     /// The launcher is done and ends now.
     Gone { survivors: i32, leftovers_killed: u32 },
 }
+
+/// A limit that the launcher keeps. The host knows how high it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limit {
+    Memory,
+    Disk,
+    DiskDepth,
+    WallTime,
+}
+
+impl Limit {
+    const ALL: [Self; 4] = [Self::Memory, Self::Disk, Self::DiskDepth, Self::WallTime];
+}
+
+impl From<Exceeded> for Record {
+    fn from(exceeded: Exceeded) -> Self {
+        // Rounded up, so that what is over a limit does not read as the limit.
+        let mib = |bytes: u64| u32::try_from(bytes.div_ceil(MIB)).unwrap_or(u32::MAX);
+        let (limit, used_mib) = match exceeded {
+            Exceeded::Memory { used_bytes, .. } => (Limit::Memory, mib(used_bytes)),
+            Exceeded::Disk { used_bytes: Some(used_bytes), .. } => (Limit::Disk, mib(used_bytes)),
+            Exceeded::Disk { used_bytes: None, .. } => (Limit::DiskDepth, 0),
+            Exceeded::WallTime { .. } => (Limit::WallTime, 0),
+        };
+        Self::Exceeded { limit, used_mib }
+    }
+}
+
+/// What a record about a limit means for a plugin with these limits.
+pub(super) fn exceeded(limit: Limit, used_mib: u32, limits: &Limits) -> Exceeded {
+    let used_bytes = u64::from(used_mib).saturating_mul(MIB);
+    match limit {
+        Limit::Memory => Exceeded::Memory { used_bytes, limit_bytes: limits.memory_bytes.unwrap_or_default() },
+        Limit::Disk => {
+            Exceeded::Disk { used_bytes: Some(used_bytes), limit_bytes: limits.disk_bytes.unwrap_or_default() }
+        }
+        Limit::DiskDepth => Exceeded::Disk { used_bytes: None, limit_bytes: limits.disk_bytes.unwrap_or_default() },
+        Limit::WallTime => Exceeded::WallTime { limit_s: limits.wall_s.unwrap_or_default() },
+    }
+}
+
+const MIB: u64 = 1024 * 1024;
 
 impl Record {
     pub(super) fn encode(self) -> [u8; RECORD_BYTES] {
@@ -55,7 +101,9 @@ impl Record {
             Self::MainExit(MainExit::Code(code)) => (3, code, 0),
             Self::MainExit(MainExit::Signal(signal)) => (3, signal, 1),
             Self::MainExit(MainExit::Unknown) => (3, 0, 2),
+            Self::Exceeded { limit, used_mib } => (5, limit as i32, used_mib),
             Self::Gone { survivors, leftovers_killed } => (4, survivors, leftovers_killed),
+            Self::Listening { count } => (6, 0, count),
         };
         let mut bytes = [0; RECORD_BYTES];
         bytes[0] = tag;
@@ -78,7 +126,12 @@ impl Record {
             (3, 0) => Self::MainExit(MainExit::Code(first)),
             (3, 1) => Self::MainExit(MainExit::Signal(first)),
             (3, 2) => Self::MainExit(MainExit::Unknown),
+            (5, used_mib) => {
+                let limit = Limit::ALL.into_iter().find(|known| *known as i32 == first).ok_or(Malformed)?;
+                Self::Exceeded { limit, used_mib }
+            }
             (4, leftovers_killed) => Self::Gone { survivors: first, leftovers_killed },
+            (6, count) => Self::Listening { count },
             _ => return Err(Malformed),
         })
     }
@@ -91,12 +144,32 @@ pub(super) enum Purpose {
     Plugin,
     /// The probe that tries to get through, in the place of the plugin.
     Witness,
+    /// The plugin, observed. The notebook for what is seen comes with the specification.
+    Trial,
 }
 
+impl Purpose {
+    const ALL: [Self; 3] = [Self::Plugin, Self::Witness, Self::Trial];
+}
+
+/// How the namespaces of level `full` are made, and on which side of that the receiver is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// By the launcher itself.
+    Native,
+    /// By bubblewrap, which the receiver starts.
+    Bwrap,
+    /// By bubblewrap, inside of which the receiver is.
+    InsideBwrap,
+}
+
+const ROUTES: [Route; 3] = [Route::Native, Route::Bwrap, Route::InsideBwrap];
+
 /// The specification with its length in front. The caller has checked it, so every length fits.
-pub(super) fn encode_spec(spec: &LaunchSpec, purpose: Purpose) -> Vec<u8> {
+pub(super) fn encode_spec(spec: &LaunchSpec, purpose: Purpose, route: Route) -> Vec<u8> {
     let mut out = vec![0; HEADER_BYTES];
-    out.push(u8::from(purpose == Purpose::Witness));
+    out.push(purpose as u8);
+    out.push(ROUTES.iter().position(|known| *known == route).and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX));
     for duration in [spec.stop.term_after, spec.stop.kill_after] {
         let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         out.extend_from_slice(&ms.to_le_bytes());
@@ -128,9 +201,11 @@ pub(super) fn spec_length(header: [u8; HEADER_BYTES]) -> Result<usize, Malformed
 }
 
 /// The specification without its header.
-pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose), Malformed> {
+pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose, Route), Malformed> {
     let mut rest = bytes;
-    let purpose = if sandbox::take_flag(&mut rest)? { Purpose::Witness } else { Purpose::Plugin };
+    let number = sandbox::take_u8(&mut rest)?;
+    let purpose = Purpose::ALL.into_iter().find(|known| *known as u8 == number).ok_or(Malformed)?;
+    let route = *ROUTES.get(usize::from(sandbox::take_u8(&mut rest)?)).ok_or(Malformed)?;
     let term_after = Duration::from_millis(take_u64(&mut rest)?);
     let kill_after = Duration::from_millis(take_u64(&mut rest)?);
     let executable = take_string(&mut rest)?.into();
@@ -148,7 +223,7 @@ pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose), Malform
         return Err(Malformed);
     }
     let spec = LaunchSpec { executable, argv, cwd, env, stop: StopGrace { term_after, kill_after }, sandbox };
-    Ok((spec, purpose))
+    Ok((spec, purpose, route))
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {
@@ -183,8 +258,10 @@ fn take_string(rest: &mut &[u8]) -> Result<OsString, Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
-    use crate::{Level, Network, SandboxSpec, UserPolicy};
+    use crate::{Alias, Level, ListedHosts, Network, SandboxSpec, UserPolicy};
 
     fn spec() -> LaunchSpec {
         LaunchSpec {
@@ -196,6 +273,9 @@ mod tests {
             sandbox: Some(SandboxSpec {
                 package_dir: Some("/srv/package".into()),
                 read_only: vec!["/usr".into(), OsString::from_vec(vec![b'/', 0xfe]).into()],
+                granted: vec!["/srv/notes".into()],
+                aliases: vec![Alias { name: "/notes".into(), place: "/srv/notes".into() }],
+                home_dir: Some("/srv/home".into()),
                 read_write: vec!["/srv/data".into()],
                 certificates: true,
                 network: Network::Open,
@@ -208,19 +288,31 @@ mod tests {
     /// An argument that is not UTF-8, or empty, must arrive as it was approved.
     #[test]
     fn specification_survives_byte_for_byte() {
-        let encoded = encode_spec(&spec(), Purpose::Witness);
+        let encoded = encode_spec(&spec(), Purpose::Witness, Route::Bwrap);
         let (header, body) = encoded.split_first_chunk().unwrap();
         assert_eq!(spec_length(*header), Ok(body.len()));
-        assert_eq!(decode_spec(body), Ok((spec(), Purpose::Witness)));
+        assert_eq!(decode_spec(body), Ok((spec(), Purpose::Witness, Route::Bwrap)));
+        let mut listing = spec();
+        let sandbox = listing.sandbox.as_mut().unwrap();
+        sandbox.level = Level::Full;
+        sandbox.network = Network::Hosts(ListedHosts {
+            listeners: vec!["127.8.0.1:443".parse().unwrap(), "[2001:db8::1]:80".parse().unwrap()],
+            names: vec![("api.example.test".to_owned(), Ipv4Addr::new(127, 8, 0, 1).into())],
+            name_server: Some(Ipv4Addr::new(127, 0, 0, 53)),
+        });
+        let encoded = encode_spec(&listing, Purpose::Plugin, Route::Native);
+        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((listing, Purpose::Plugin, Route::Native)));
         let unconfined = LaunchSpec { sandbox: None, ..spec() };
-        let encoded = encode_spec(&unconfined, Purpose::Plugin);
-        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined, Purpose::Plugin)));
+        for purpose in Purpose::ALL {
+            let encoded = encode_spec(&unconfined, purpose, Route::InsideBwrap);
+            assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined.clone(), purpose, Route::InsideBwrap)));
+        }
     }
 
     /// A cut or padded message must not start a shortened command.
     #[test]
     fn any_other_length_is_refused() {
-        let encoded = encode_spec(&spec(), Purpose::Witness);
+        let encoded = encode_spec(&spec(), Purpose::Witness, Route::Native);
         let body = &encoded[HEADER_BYTES..];
         for length in 0..body.len() {
             assert_eq!(decode_spec(&body[..length]), Err(Malformed), "cut at {length}");
@@ -237,7 +329,9 @@ mod tests {
             Record::MainExit(MainExit::Signal(9)),
             Record::MainExit(MainExit::Unknown),
             Record::Gone { survivors: 2, leftovers_killed: 5 },
+            Record::Listening { count: 3 },
         ];
+        records.extend(Limit::ALL.map(|limit| Record::Exceeded { limit, used_mib: 7 }));
         records.extend(Step::ALL.map(|step| Record::Failed(Failure { step, errno: 13, subject: 513 })));
         for record in records {
             assert_eq!(Record::decode(record.encode()), Ok(record));

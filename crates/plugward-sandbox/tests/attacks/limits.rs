@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plugward_sandbox::{ExitReport, Level, MainExit, Spawned};
+use plugward_sandbox::{Exceeded, ExitReport, Level, Limits, MainExit, Spawned};
 
 use crate::world::{PATIENCE, World, finish, launcher};
 
@@ -52,7 +52,10 @@ pub(crate) fn daemons_end_with_their_namespace() {
         let (line, _pipe) = first_line(stdout);
         assert_eq!(line, "ready");
         drop(stdin);
-        let ExitReport { main, tree_gone, leftovers_killed } = process.stop_blocking(PATIENCE).unwrap();
+        let ExitReport { main, tree_gone, leftovers_killed, exceeded: None } = process.stop_blocking(PATIENCE).unwrap()
+        else {
+            panic!("ended for a limit");
+        };
         assert_eq!((main, tree_gone), (MainExit::Signal(SIGKILL), true), "{level}");
         assert!(leftovers_killed >= 3, "{level}: {leftovers_killed}");
         // Positive control of the other kind: a main process that ends by itself leaves them, and they end too.
@@ -142,4 +145,76 @@ pub(crate) fn many_at_once_leave_nothing() {
         assert!(mains.iter().all(|pid| !fs::exists(format!("/proc/{pid}")).unwrap()));
     }
     assert_eq!((open(), launchers()), (before, 0));
+}
+
+/// One mebibyte.
+const MIB: u64 = 1024 * 1024;
+
+/// Runs an attack that goes on until it is ended, and returns the limit it was ended for.
+fn exceeded(world: &World, level: Level, attack: &str, arguments: &[&str], limits: Limits) -> Exceeded {
+    let mut spec = world.attack(level, attack, arguments);
+    spec.sandbox.as_mut().unwrap().limits = limits;
+    let Spawned { stdin: _stdin, stdout, stderr: _stderr, process } = launcher().spawn(&spec).unwrap();
+    let report = process.wait_blocking(PATIENCE).unwrap();
+    assert_eq!((report.main, report.tree_gone), (MainExit::Signal(SIGKILL), true), "{attack} at {level}: {report:?}");
+    // Control: it went on until then, and did not fail by itself.
+    assert_eq!(first_line(stdout).0, "", "{attack} at {level}");
+    report.exceeded.unwrap_or_else(|| panic!("{attack} at {level}: no limit is named"))
+}
+
+// Threats 35 and 36: memory that no process's own limit sees, in one map, in many processes, or behind a descriptor.
+pub(crate) fn shared_memory_ends_at_the_limit() {
+    const LIMIT_BYTES: u64 = 64 * MIB;
+    let world = World::new();
+    let limits = Limits { memory_bytes: Some(LIMIT_BYTES), file_bytes: Some(256 * MIB), ..Limits::default() };
+    for level in LEVELS {
+        for attack in ["share-memory", "hide-memory", "fork-memory"] {
+            match exceeded(&world, level, attack, &["192"], limits) {
+                Exceeded::Memory { used_bytes, limit_bytes } => {
+                    assert_eq!(limit_bytes, LIMIT_BYTES);
+                    assert!(used_bytes > LIMIT_BYTES, "{attack} at {level}: {used_bytes}");
+                }
+                other => panic!("{attack} at {level}: {other}"),
+            }
+            // Control: below the limit it is left alone.
+            let mut spec = world.attack(level, attack, &["24"]);
+            spec.sandbox.as_mut().unwrap().limits = limits;
+            let Spawned { stdin: _stdin, stdout: _stdout, stderr: _stderr, process } = launcher().spawn(&spec).unwrap();
+            assert!(process.wait_blocking(Duration::from_millis(700)).is_none(), "{attack} at {level}");
+            process.kill().unwrap();
+            assert_eq!(process.wait_blocking(PATIENCE).unwrap().exceeded, None);
+        }
+    }
+}
+
+// Threat 38: each file is small, and so are those without a name; all together they fill the disk.
+pub(crate) fn own_data_ends_at_the_limit() {
+    const LIMIT_BYTES: u64 = 8 * MIB;
+    let world = World::new();
+    let data = world.path("data");
+    let limits = Limits { disk_bytes: Some(LIMIT_BYTES), file_bytes: Some(MIB), ..Limits::default() };
+    for level in LEVELS {
+        for attack in ["fill-many", "fill-nameless"] {
+            match exceeded(&world, level, attack, &[&data, "24"], limits) {
+                Exceeded::Disk { used_bytes: Some(used_bytes), limit_bytes } => {
+                    assert!(
+                        used_bytes > limit_bytes && limit_bytes == LIMIT_BYTES,
+                        "{attack} at {level}: {used_bytes}"
+                    );
+                }
+                other => panic!("{attack} at {level}: {other}"),
+            }
+            fs::read_dir(&data).unwrap().for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
+        }
+    }
+}
+
+/// A plugin whose time is over is ended by name, not by a guess.
+pub(crate) fn time_to_run_ends() {
+    let world = World::new();
+    let limits = Limits { wall_s: Some(1), ..Limits::default() };
+    let started = Instant::now();
+    let found = exceeded(&world, Level::Full, "wait", &[], limits);
+    assert_eq!(found, Exceeded::WallTime { limit_s: 1 });
+    assert!(started.elapsed() >= Duration::from_secs(1));
 }

@@ -10,6 +10,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     mem,
+    net::{ToSocketAddrs, UdpSocket},
     os::{
         fd::AsRawFd,
         linux::net::SocketAddrExt,
@@ -62,6 +63,8 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         }
         "chmod" => fs::set_permissions(first, fs::Permissions::from_mode(0o666)),
         "fchmod" => File::open(first)?.set_permissions(fs::Permissions::from_mode(0o666)),
+        "set-id" => set_id(first, OpenOptions::new().write(true).create_new(true).mode(0o755)),
+        "set-id-new" => set_id(first, OpenOptions::new().write(true).create_new(true).mode(0o4755)),
         "touch" => touch(first),
         "set-attribute" => set_attribute(first),
         "watch" => watch(first),
@@ -75,9 +78,15 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         "connect-tcp" => std::net::TcpStream::connect(("127.0.0.1", number(first) as u16)).map(drop),
         "connect-tcp-mapped" => std::net::TcpStream::connect(("::ffff:127.0.0.1", number(first) as u16)).map(drop),
         "send-fast-open" => send_fast_open(number(first) as u16),
-        "send-udp" => {
-            std::net::UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", ("127.0.0.1", number(first) as u16)).map(drop)
+        "send-udp" => UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", ("127.0.0.1", number(first) as u16)).map(drop),
+        "connect" => std::net::TcpStream::connect(first).map(drop),
+        "exchange" => exchange(first, number(second) as u16),
+        "resolve" => (first, 0_u16).to_socket_addrs().map(drop),
+        "send-to" => {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            socket.send_to(b"x", first).map(drop)
         }
+        "listen" => std::net::TcpListener::bind(first).map(drop),
         "socket" => call(libc::SYS_socket, &[number(first), number(second), number(arguments.get(2).unwrap_or(&"0"))]),
         "io-uring" => call(libc::SYS_io_uring_setup, &[1, [0_u64; 32].as_mut_ptr().addr()]),
         "userfaultfd" => call(libc::SYS_userfaultfd, &[1]),
@@ -96,6 +105,13 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         "allocate" => allocate(number(first)),
         "open-many" => open_many(number(first)),
         "fill" => fill(first, number(second)),
+        "share-memory" => share_memory(number(first)),
+        "hide-memory" => hide_memory(number(first)),
+        "fork-memory" => fork_memory(number(first)),
+        "fill-many" => fill_many(first, number(second), false),
+        "fill-nameless" => fill_many(first, number(second), true),
+        "wait" => wait_for_end(),
+        "semaphores" => call(libc::SYS_semget, &[number(first), 1, 0]),
         "shared-memory" => call(libc::SYS_shmget, &[number(first), 1, 0]),
         "host-name" => state(
             fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| uname(), |name| name.trim().to_owned())
@@ -145,6 +161,17 @@ fn check(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Leaves a program that runs as its owner.
+fn set_id(target: &str, options: &OpenOptions) -> io::Result<()> {
+    let _replaced = fs::remove_file(target);
+    let made = options.open(target).and_then(|file| {
+        let mode = file.metadata()?.permissions().mode();
+        if mode & 0o4000 == 0 { file.set_permissions(fs::Permissions::from_mode(mode | 0o4000)) } else { Ok(()) }
+    });
+    let _left_behind = fs::remove_file(target);
+    made
+}
+
 fn touch(file: &str) -> io::Result<()> {
     // SAFETY: a null time means now; the path is NUL-terminated.
     check(unsafe { libc::utimensat(libc::AT_FDCWD, path(file).as_ptr(), ptr::null(), 0) })
@@ -188,6 +215,15 @@ fn send_fast_open(port: u16) -> io::Result<()> {
         let sent = libc::sendto(socket, c"x".as_ptr().cast(), 1, libc::MSG_FASTOPEN, (&raw const address).cast(), size);
         check(sent as i32)
     }
+}
+
+/// Reaches a host and hears its answer, as any client would.
+fn exchange(host: &str, port: u16) -> io::Result<()> {
+    let mut connection = std::net::TcpStream::connect((host, port))?;
+    connection.write_all(b"ping")?;
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer)?;
+    state(answer == b"pong")
 }
 
 /// Waits for a child of a raw call, which ends at once.
@@ -310,6 +346,68 @@ fn fill(target: &str, bytes: usize) -> io::Result<()> {
     });
     let _left_behind = fs::remove_file(target);
     result
+}
+
+const MIB: usize = 1024 * 1024;
+
+/// Keeps what was taken until somebody ends it.
+fn wait_for_end() -> ! {
+    loop {
+        // SAFETY: waits for a signal.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Memory that is nobody's own: a map that children would share.
+fn share_memory(mib: usize) -> io::Result<()> {
+    // SAFETY: an anonymous mapping that nothing else uses, written within its size.
+    unsafe {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let mapped = libc::mmap(ptr::null_mut(), mib * MIB, access, kind, -1, 0);
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        mapped.cast::<u8>().write_bytes(1, mib * MIB);
+    }
+    wait_for_end()
+}
+
+/// Memory that is in no map.
+fn hide_memory(mib: usize) -> io::Result<()> {
+    let mut file = File::from(rustix::fs::memfd_create("hidden", rustix::fs::MemfdFlags::empty())?);
+    for _ in 0..mib {
+        file.write_all(&vec![1; MIB])?;
+    }
+    wait_for_end()
+}
+
+/// Memory of many processes, each with little.
+fn fork_memory(mib: usize) -> io::Result<()> {
+    const EACH_MIB: usize = 12;
+    for _ in 0..mib / EACH_MIB {
+        // SAFETY: this process has one thread; the child takes memory and waits.
+        if unsafe { libc::fork() } == 0 {
+            let taken = vec![1_u8; EACH_MIB * MIB];
+            std::hint::black_box(&taken);
+            wait_for_end();
+        }
+    }
+    wait_for_end()
+}
+
+/// Many files of one mebibyte, with names or without.
+fn fill_many(folder: &str, count: usize, nameless: bool) -> io::Result<()> {
+    let mut open = Vec::new();
+    for position in 0..count {
+        let path = format!("{folder}/part-{position}");
+        let mut file = File::create(&path)?;
+        file.write_all(&vec![1; MIB])?;
+        if nameless {
+            fs::remove_file(path)?;
+            open.push(file);
+        }
+    }
+    wait_for_end()
 }
 
 fn uname() -> String {

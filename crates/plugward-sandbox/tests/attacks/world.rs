@@ -22,7 +22,8 @@ use std::{
 };
 
 use plugward_sandbox::{
-    LAUNCH_ARGUMENT, LaunchSpec, Launcher, Level, MainExit, SandboxSpec, Spawned, StopGrace, UserPolicy, system_paths,
+    Backend, LAUNCH_ARGUMENT, LaunchSpec, Launcher, Level, MainExit, SandboxSpec, Spawned, StopGrace, UserPolicy,
+    system_paths,
 };
 
 use crate::probe::PROBE;
@@ -31,6 +32,8 @@ use crate::probe::PROBE;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// First argument that makes this binary a launcher without one layer.
 pub(crate) const WITHOUT: &str = "launch-without";
+/// What such a launcher is without if it is not a whole layer, followed by the version it has.
+const NEWER_LANDLOCK: &str = "landlock-after-";
 /// User of the plugins of a host that runs as root.
 const PLUGIN_UID: u32 = 61_001;
 
@@ -54,6 +57,13 @@ pub(crate) fn is_root() -> bool {
 /// The user of plugins in these tests: their own where the host is root, the host's otherwise.
 pub(crate) fn plugin_user() -> UserPolicy {
     if is_root() { UserPolicy::Drop { uid: PLUGIN_UID, gid: PLUGIN_UID } } else { UserPolicy::Same }
+}
+
+/// Makes the plugin's user the owner, where it has one of its own.
+pub(crate) fn give_to_plugin(path: &Path) {
+    if let UserPolicy::Drop { uid, gid } = plugin_user() {
+        std::os::unix::fs::chown(path, Some(uid), Some(gid)).unwrap();
+    }
 }
 
 fn open_to_all(path: &Path, mode: u32) {
@@ -113,7 +123,7 @@ impl World {
         SandboxSpec {
             package_dir: Some(self.root.join("package")),
             read_only: system_paths(),
-            read_write: vec![self.root.join("data")],
+            home_dir: Some(self.root.join("data")),
             user: plugin_user(),
             ..SandboxSpec::new(level)
         }
@@ -168,12 +178,30 @@ pub(crate) fn finish(spawned: Spawned) -> Outcome {
     outcome
 }
 
+/// Argument that makes the whole run go through bubblewrap.
+pub(crate) const THROUGH_BWRAP: &str = "--through-bwrap";
+
+/// Whether this run goes through bubblewrap.
+pub(crate) fn through_bwrap() -> bool {
+    std::env::args().any(|argument| argument == THROUGH_BWRAP)
+}
+
+/// Who makes the namespaces in this run. There is no choice, so that each is seen to work by itself.
+pub(crate) fn backend() -> Backend {
+    if through_bwrap() { Backend::Bwrap } else { Backend::Native }
+}
+
 pub(crate) fn launcher() -> Launcher {
-    Launcher::current_exe().unwrap()
+    Launcher::current_exe().unwrap().with_backend(backend())
+}
+
+/// A launcher on a kernel whose Landlock is no newer than this.
+pub(crate) fn launcher_with_landlock(abi: u8) -> Launcher {
+    launcher_without(&format!("{NEWER_LANDLOCK}{abi}"))
 }
 
 pub(crate) fn launcher_without(layer: &str) -> Launcher {
-    Launcher::at(std::env::current_exe().unwrap(), [WITHOUT, layer])
+    Launcher::at(std::env::current_exe().unwrap(), [WITHOUT, layer]).with_backend(backend())
 }
 
 /// Runs as the launcher without a layer if asked to.
@@ -182,7 +210,10 @@ pub(crate) fn launch_without_if_requested() {
     if let [mode, layer] = arguments.as_slice()
         && mode == WITHOUT
     {
-        plugward_sandbox::launcher_main_without(layer);
+        match layer.strip_prefix(NEWER_LANDLOCK) {
+            Some(abi) => plugward_sandbox::launcher_main_with_landlock(abi.parse().unwrap()),
+            None => plugward_sandbox::launcher_main_without(layer),
+        }
     }
     // The same program, the usual launcher.
     debug_assert_ne!(WITHOUT, LAUNCH_ARGUMENT);
@@ -194,6 +225,10 @@ fn make_shared_memory() -> i32 {
     // SAFETY: the call takes numbers.
     let id = unsafe { libc::shmget(key, 4096, libc::IPC_CREAT | 0o666) };
     assert!(id >= 0);
+    #[allow(unsafe_code, reason = "System V calls have no safe wrapper")]
+    // SAFETY: the call takes numbers.
+    let id = unsafe { libc::semget(key, 1, libc::IPC_CREAT | 0o666) };
+    assert!(id >= 0);
     key
 }
 
@@ -201,6 +236,7 @@ fn remove_shared_memory(key: i32) {
     #[allow(unsafe_code, reason = "System V calls have no safe wrapper")]
     // SAFETY: the calls take numbers; removing takes no structure.
     unsafe {
+        libc::semctl(libc::semget(key, 0, 0), 0, libc::IPC_RMID);
         libc::shmctl(libc::shmget(key, 0, 0), libc::IPC_RMID, std::ptr::null_mut());
     }
 }

@@ -114,7 +114,7 @@ pub(crate) fn pipe_held_by_a_grandchild_is_freed() {
     let started = spawn(&sh("sleep 600 & echo started", &[]));
     assert_eq!(read_all(started.stdout), "started\n");
     let report = started.process.wait_blocking(PATIENCE).unwrap();
-    assert_eq!(report, ExitReport { main: MainExit::Code(0), tree_gone: true, leftovers_killed: 1 });
+    assert_eq!(report, ExitReport { main: MainExit::Code(0), tree_gone: true, leftovers_killed: 1, exceeded: None });
 }
 
 pub(crate) fn stopped_processes_can_still_terminate() {
@@ -255,7 +255,10 @@ pub(crate) fn terminated_launcher_passes_the_request_on() {
 pub(crate) fn orders_after_the_end_do_nothing() {
     let started = launcher().spawn(&sh("kill -TERM $$", &[])).unwrap();
     let report = started.process.wait_blocking(PATIENCE).unwrap();
-    assert_eq!(report, ExitReport { main: MainExit::Signal(SIGTERM), tree_gone: true, leftovers_killed: 0 });
+    assert_eq!(
+        report,
+        ExitReport { main: MainExit::Signal(SIGTERM), tree_gone: true, leftovers_killed: 0, exceeded: None }
+    );
     started.process.terminate().unwrap();
     started.process.kill().unwrap();
     assert_eq!(started.process.poll_status(), Some(report));

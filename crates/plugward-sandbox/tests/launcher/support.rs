@@ -66,7 +66,7 @@ pub(crate) fn run(spec: &LaunchSpec) -> (String, ExitReport) {
 }
 
 pub(crate) fn clean_exit() -> ExitReport {
-    ExitReport { main: MainExit::Code(0), tree_gone: true, leftovers_killed: 0 }
+    ExitReport { main: MainExit::Code(0), tree_gone: true, leftovers_killed: 0, exceeded: None }
 }
 
 /// Polls until the condition holds; fails after the bound.

@@ -123,3 +123,26 @@ fn reading_beside_the_holder() {
     // Also when nobody holds it.
     assert_eq!(Store::open_read_only(dir.path()).unwrap().plugins().unwrap().len(), 1);
 }
+
+/// One home used by root and an ordinary user in turn ends with files that one of them cannot open.
+#[test]
+fn a_home_of_somebody_else_is_refused_by_name() {
+    use std::os::unix::fs::chown;
+    const OTHER: u32 = 61_700;
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("home");
+    drop(Store::open(&home).unwrap());
+    if let Err(error) = chown(home.join("plugward.db"), Some(OTHER), None) {
+        // Only root can give a file away, and only root could then write here.
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+        return;
+    }
+    let error = Store::open(&home).unwrap_err();
+    assert!(matches!(error, StoreError::HomeForeign { owner: OTHER, user: 0, .. }), "{error}");
+    assert!(error.to_string().contains("belongs to user 61700, and this plugward runs as user 0"), "{error}");
+    let before = std::fs::metadata(&home).unwrap().modified().unwrap();
+    let _refused = Store::open(&home).unwrap_err();
+    assert_eq!(std::fs::metadata(&home).unwrap().modified().unwrap(), before, "nothing was made there");
+    chown(home.join("plugward.db"), Some(0), None).unwrap();
+    Store::open(&home).unwrap();
+}

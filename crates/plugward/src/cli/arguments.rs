@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use plugward_host::{TRIAL_DEFAULT, TRIAL_MAX};
+
 use super::help;
 use crate::wire::AnswerBody;
 
@@ -74,6 +76,16 @@ pub(super) enum Command {
     Review {
         /// Id of the plugin
         id: String,
+        /// Run it once without any permission, watched, and propose the permissions it needs
+        #[arg(long)]
+        trial: bool,
+        /// The digest the review shows; needed for a trial where nobody can be asked
+        #[arg(long, value_name = "sha256:HEX", requires = "trial")]
+        digest: Option<String>,
+        /// How long the trial lasts at most
+        #[arg(long, value_name = "NUMBER", requires = "trial", default_value_t = TRIAL_DEFAULT.as_secs(),
+            value_parser = clap::value_parser!(u64).range(1..=TRIAL_MAX.as_secs()))]
+        seconds: u64,
     },
     /// Agree to what the review shows, and to nothing else
     #[command(after_help = help::APPROVE)]
@@ -122,10 +134,22 @@ pub(super) enum Command {
     Tools {
         /// Only those of this plugin
         id: Option<String>,
+        /// What they cost in a model's context, in tokens
+        #[arg(long)]
+        cost: bool,
+        /// Only those of this profile
+        #[arg(long, value_name = "NAME", requires = "cost")]
+        profile: Option<String>,
     },
     /// Run a tool and print its result as JSON
     #[command(after_help = help::CALL)]
     Call(CallArguments),
+    /// Run the gates of a phase, and tell whether it may go on
+    #[command(after_help = help::GATE)]
+    Gate {
+        #[command(subcommand)]
+        command: GateCommand,
+    },
     /// Show whether a host runs here, and how its plugins are
     #[command(after_help = help::STATUS)]
     Status,
@@ -173,9 +197,18 @@ pub(super) enum Command {
     /// Run the host: offer all tools over MCP, and over HTTP
     #[command(after_help = help::SERVE)]
     Serve {
-        /// Speak MCP on standard input and output; ends with the input, unless others have joined
+        /// Speak MCP on standard input and output, for one agent; the host is shared by all
         #[arg(long)]
         stdio: bool,
+        /// Which agent this is, as `plugward connect` enters it: it chooses the profile
+        #[arg(long, value_name = "NAME", requires = "stdio")]
+        client: Option<String>,
+        /// Serve in this process, and end with its input: start no host in the background
+        #[arg(long, requires = "stdio")]
+        in_process: bool,
+        /// Be the host in the background
+        #[arg(long, hide = true, conflicts_with_all = ["stdio", "http"])]
+        detached: bool,
         /// Speak MCP (path /mcp) and serve the Host API on this address
         #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
         http: Option<SocketAddr>,
@@ -183,6 +216,18 @@ pub(super) enum Command {
         #[arg(long, value_name = "NAME", requires = "http", value_parser = parse_host)]
         allow_host: Vec<String>,
     },
+    /// Enter plugward in an agent's own settings
+    #[command(after_help = help::CONNECT)]
+    Connect(ConnectArguments),
+    /// Take plugward out of an agent's own settings
+    #[command(after_help = help::DISCONNECT)]
+    Disconnect(ConnectArguments),
+    /// Show which agents are here, and which are connected
+    #[command(after_help = help::CLIENTS)]
+    Clients,
+    /// End the host that runs, with all plugins
+    #[command(after_help = help::STOP)]
+    Stop,
     /// Walk through everything once with a built-in plugin
     #[command(after_help = help::DEMO)]
     Demo,
@@ -213,6 +258,26 @@ pub(super) struct CallArguments {
     pub(super) timeout: Option<Duration>,
 }
 
+/// Arguments of `connect` and `disconnect`.
+#[derive(Debug, Args)]
+pub(super) struct ConnectArguments {
+    /// The agent, as `plugward clients` names it
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(super) client: Option<String>,
+    /// Every agent that is found here
+    #[arg(long)]
+    pub(super) all: bool,
+    /// The settings in this project folder instead of your own
+    #[arg(long, value_name = "FOLDER", conflicts_with = "all")]
+    pub(super) project: Option<PathBuf>,
+    /// Only show what would change
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Do not ask
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(super) yes: bool,
+}
+
 /// What can be done with traces.
 #[derive(Debug, Subcommand)]
 pub(super) enum TraceCommand {
@@ -233,6 +298,16 @@ pub(super) enum TraceCommand {
         /// Trace id, the beginning of one, or `last`
         #[arg(value_name = "TRACE_ID | last")]
         trace: String,
+    },
+}
+
+/// What can be done with gates.
+#[derive(Debug, Subcommand)]
+pub(super) enum GateCommand {
+    /// Run every gate of a phase that is switched on; exit code 1 if one that blocks fails
+    Run {
+        /// `pre-commit`, `post-commit`, `pre-deploy`, `post-deploy` or `review`
+        phase: String,
     },
 }
 

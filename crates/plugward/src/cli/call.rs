@@ -53,7 +53,18 @@ fn show(context: &Context, call: &CallBody) -> Exit {
         context.output.to_stderr("the tool says that it failed (isError)");
     }
     context.output.next(&format!("plugward trace show {}", call.trace_id.get(..12).unwrap_or("last")));
-    if call.is_error { Exit::Failure } else { Exit::Ok }
+    match call.is_error {
+        false => Exit::Ok,
+        true if is_timed_out(call.result.get()) => Exit::Timeout,
+        true => Exit::Failure,
+    }
+}
+
+/// Whether the result is that of a command whose time was up: it has what the command said until then, and is a time-out
+/// to scripts all the same.
+fn is_timed_out(result: &str) -> bool {
+    let result: serde_json::Value = serde_json::from_str(result).unwrap_or_default();
+    result["_meta"]["plugward/command"]["timed_out"] == true
 }
 
 /// Runs the call and deals with its permission requests meanwhile.

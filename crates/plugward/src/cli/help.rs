@@ -25,7 +25,14 @@ Looking:
 
 Using:
   call        Run a tool and print its result as JSON
+  gate        Run the gates of a phase, and tell whether it may go on
   serve       Run the host: offer all tools over MCP, and over HTTP
+  stop        End the host that runs, with all plugins
+
+Agents:
+  connect     Enter plugward in an agent's own settings
+  disconnect  Take plugward out of an agent's own settings
+  clients     Show which agents are here, and which are connected
 
 Permissions:
   permissions Show or change what a plugin may do
@@ -48,7 +55,7 @@ First steps:
   2. plugward install ./my-plugin       a folder with a plugin.yaml; prints the plugin's id
   3. plugward review my-plugin          what it would run; then: plugward approve my-plugin
   4. plugward enable my-plugin          then: plugward tools, plugward call my-plugin.TOOL
-  5. plugward serve --stdio             the command to enter in your agent's MCP settings
+  5. plugward connect cursor            enter it in your agent; plugward clients lists them
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 denied or needs consent,
 5 plugin unhealthy, 124 no answer in time";
@@ -61,7 +68,8 @@ Example:
 pub(super) const REVIEW: &str = "\
 Examples:
   plugward review my-plugin
-  plugward review my-plugin --json        .digest is what an approval must name";
+  plugward review my-plugin --json        .digest is what an approval must name
+  plugward review my-plugin --trial       run it once without permissions, and see what it wants";
 
 pub(super) const APPROVE: &str = "\
 At a terminal it shows the review and asks. In a script only the exact digest is an approval; there is no --yes.
@@ -98,7 +106,8 @@ Example:
 pub(super) const TOOLS: &str = "\
 Examples:
   plugward tools
-  plugward tools my-plugin --json         with the schema of each tool's arguments";
+  plugward tools my-plugin --json         with the schema of each tool's arguments
+  plugward tools --cost --profile cursor  what they cost an agent, in tokens";
 
 pub(super) const CALL: &str = "\
 Exit code 1 with a result on standard output means that the tool itself says it failed.
@@ -107,6 +116,12 @@ Examples:
   plugward call my-plugin.echo '{\"text\": \"hello\"}'
   plugward call my-plugin.echo --arg text=hello --timeout 5s
   some-program | plugward call my-plugin.echo -";
+
+pub(super) const GATE: &str = "\
+Exit code 1 means that a gate that blocks has failed, or could not run.
+
+Example:
+  plugward gate run pre-commit";
 
 pub(super) const STATUS: &str = "\
 Example:
@@ -139,8 +154,8 @@ Examples:
   plugward answer permission_0123456789abcdef deny";
 
 pub(super) const SERVE: &str = "\
-While it runs, all other commands on the same home act through it. A second `serve --stdio` joins the first, which
-then stays until the last that joined has ended.
+While it runs, all other commands on the same home act through it. `serve --stdio` joins the host that runs; where none
+does it starts one in the background, which ends by itself once nobody has been connected for a while.
 
 Callers over HTTP show a token: MCP clients the one in run/mcp-token of the home, programs that use the Host API the one
 in run/api-token. There is no TLS: on an address that other machines can reach, put a proxy that has it in front. The
@@ -152,6 +167,30 @@ Examples:
   plugward serve --http 10.0.0.5:8420 --allow-host tools.example
                                           MCP for other machines
   plugward serve                          keep the plugins running for other commands";
+
+pub(super) const STOP: &str = "\
+Example:
+  plugward stop";
+
+pub(super) const CONNECT: &str = "\
+It adds one entry, shows the change, asks, keeps a backup and touches nothing else in the file.
+
+Examples:
+  plugward connect cursor
+  plugward connect vscode --project . --dry-run
+  plugward connect --all --yes";
+
+pub(super) const DISCONNECT: &str = "\
+A file that nobody has changed since is put back to the byte; else only our entry goes.
+
+Examples:
+  plugward disconnect cursor
+  plugward disconnect --all --dry-run";
+
+pub(super) const CLIENTS: &str = "\
+Examples:
+  plugward clients
+  plugward clients --json";
 
 pub(super) const DEMO: &str = "\
 It needs no network and leaves nothing behind.

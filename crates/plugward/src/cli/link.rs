@@ -102,7 +102,14 @@ pub(super) async fn find(settings: &Settings, patience: Duration) -> Result<Foun
         }
         let config = settings.host_config().map_err(HostError::internal)?;
         match Host::open(config).await {
-            Ok(host) => return Ok(Found::Home(host)),
+            Ok(host) => {
+                if let Some(folders) = &settings.folders
+                    && let Err(error) = host.load_folders(folders).await
+                {
+                    tracing::warn!(code = %error.code, "plugin files were not loaded: {}", error.message);
+                }
+                return Ok(Found::Home(host));
+            }
             Err(error) if error.code == ErrorCode::HomeInUse && Instant::now() < deadline => {
                 if !std::mem::replace(&mut told, true) {
                     tracing::info!("{}; waiting for up to {} s", error.message, patience.as_secs());

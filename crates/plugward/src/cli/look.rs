@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::attempts::attempts;
 use super::output::{Tone, paint, safe, safe_lines, strong, table};
 use super::{Context, unexpected};
 use crate::control::{Failure, InfoBody, Operation, Outcome};
@@ -97,11 +98,25 @@ pub(super) async fn status(context: &Context) -> Result<Exit, Failure> {
     if host.dropped_spans > 0 {
         row(&mut text, "trace", &format!("{} entries were lost because the disk was too slow", host.dropped_spans));
     }
+    if let Some(folders) = &status.folders {
+        row(&mut text, "plugin files", &format!("{} plugins come from files", folders.plugins));
+        for problem in &folders.problems {
+            let kept = problem.keeps.as_ref().map(|id| format!(" ({id} stays as it was)")).unwrap_or_default();
+            row(&mut text, "  problem", &format!("{}{kept}", safe(&problem.path)));
+            for reason in &problem.reasons {
+                row(&mut text, "", &safe(reason));
+            }
+        }
+    }
     if status.plugins.is_empty() {
         text.push_str(NOTHING_INSTALLED);
     } else {
         text.push('\n');
         text.push_str(&plugin_table(&status.plugins));
+        text.push('\n');
+        for plugin in status.plugins.iter().filter(|plugin| plugin.enabled) {
+            let _ = write!(text, "\n{}: {}", plugin.id, safe(&plugin.activity));
+        }
     }
     context.output.text(&text);
     match (host.serving_pid, status.plugins.iter().find_map(next_step)) {
@@ -132,6 +147,7 @@ fn state(plugin: &PluginBody) -> (Tone, &'static str, String) {
     let held = plugin.held_tools.len();
     match plugin.status.as_str() {
         "ready" if held > 0 => (Tone::Warn, "!", format!("running, {held} tools held for review")),
+        "ready" if plugin.host_status == "stopped" => (Tone::Good, "○", "asleep, the next call starts it".to_owned()),
         "ready" => (Tone::Good, "●", "running".to_owned()),
         "starting" => (Tone::Warn, "◌", "starting".to_owned()),
         "error" => (Tone::Bad, "✗", "failed".to_owned()),
@@ -159,7 +175,7 @@ fn next_step(plugin: &PluginBody) -> Option<(Tone, String)> {
 }
 
 fn info_text(info: &InfoBody) -> String {
-    let InfoBody { plugin, host, tools } = info;
+    let InfoBody { plugin, host, tools, last_words } = info;
     let (tone, sign, word) = state(plugin);
     let mut text =
         format!("{}\n", strong(&format!("{} {} ({})", safe(&plugin.name), safe(&plugin.version), plugin.id)));
@@ -171,6 +187,10 @@ fn info_text(info: &InfoBody) -> String {
     if let Some(error) = &plugin.error_message {
         row(&mut text, "last error", &safe_lines(error, VALUE_INDENT));
     }
+    for line in last_words {
+        row(&mut text, "last words", &safe(&line.text));
+    }
+    row(&mut text, "activity", &safe(&plugin.activity));
     row(&mut text, "approved", if plugin.approved { "yes" } else { "no" });
     let granted = |name: &String| {
         let is_granted = plugin.granted_permissions.contains(name);
@@ -212,6 +232,7 @@ fn info_text(info: &InfoBody) -> String {
     for tool in tools {
         row(&mut text, "tool", &safe(&tool.name));
     }
+    attempts(&mut text, plugin);
     text
 }
 

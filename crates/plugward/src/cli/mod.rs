@@ -5,9 +5,14 @@
 
 mod approve;
 mod arguments;
+mod attempts;
 mod call;
+mod clients;
+mod cost;
+mod daemon;
 mod demo;
 mod doctor;
+mod gate;
 mod help;
 mod link;
 mod logs;
@@ -19,6 +24,7 @@ mod review;
 mod serve;
 mod stdio;
 mod trace;
+mod trial;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,8 +35,9 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use plugward_host::ErrorCode;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
-use arguments::{Command, CommandLine, Global, TraceCommand};
+use arguments::{Command, CommandLine, GateCommand, Global, TraceCommand};
 use link::Link;
 use output::Output;
 
@@ -121,7 +128,11 @@ fn usage(error: &clap::Error, json: bool) -> Exit {
 fn run(line: CommandLine) -> Exit {
     let CommandLine { global, command } = line;
     let output = Output::new(global.json, global.quiet);
-    log_to_stderr(&global, matches!(command, Command::Serve { .. }));
+    let is_detached = matches!(command, Command::Serve { detached: true, .. });
+    if is_detached {
+        daemon::leave_session();
+    }
+    log_to_stderr(&global, matches!(command, Command::Serve { .. }), is_detached);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build().context("runtime") {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -173,7 +184,8 @@ async fn start(output: Output, global: Global, command: Command) -> Exit {
 async fn dispatch(context: &Context, command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Install { source, id } => plugins::install(context, &source, id).await,
-        Command::Review { id } => review::run(context, id).await,
+        Command::Review { id, trial: false, .. } => review::run(context, id).await,
+        Command::Review { id, trial: true, digest, seconds } => trial::run(context, id, digest, seconds).await,
         Command::Approve { id, digest } => approve::run(context, id, digest).await,
         Command::Enable { id } => plugins::enable(context, id).await,
         Command::Disable { id } => plugins::disable(context, id).await,
@@ -181,8 +193,10 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, Failure> 
         Command::Remove { id } => plugins::remove(context, id).await,
         Command::List => look::list(context).await,
         Command::Info { id } => look::info(context, id).await,
-        Command::Tools { id } => look::tools(context, id).await,
+        Command::Tools { id, cost: true, profile } => cost::run(context, id, profile.as_deref()).await,
+        Command::Tools { id, .. } => look::tools(context, id).await,
         Command::Call(arguments) => call::run(context, arguments).await,
+        Command::Gate { command: GateCommand::Run { phase } } => gate::run(context, phase).await,
         Command::Status => look::status(context).await,
         Command::Logs { id, follow, lines } => logs::run(context, id, follow, lines).await,
         Command::Trace { command: TraceCommand::List { plugin, outcome, limit } } => {
@@ -192,10 +206,15 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, Failure> 
         Command::Permissions { id, grant, revoke } => permissions::permissions(context, id, grant, revoke).await,
         Command::Asks => permissions::asks(context).await,
         Command::Answer { request, answer } => permissions::answer(context, request, answer.into()).await,
-        Command::Serve { stdio, http, allow_host } => {
+        Command::Serve { detached: true, .. } => serve::detached(context).await,
+        Command::Serve { stdio, client, in_process, http, allow_host, .. } => {
             let http = http.map(|address| serve::HttpFace { address, names: allow_host });
-            serve::run(context, stdio, http).await
+            serve::run(context, serve::Faces { stdio, client, in_process, http }).await
         }
+        Command::Stop => daemon::stop(context).await,
+        Command::Connect(arguments) => clients::connect(context, &arguments).await,
+        Command::Disconnect(arguments) => clients::disconnect(context, &arguments).await,
+        Command::Clients => clients::list(context),
         // Handled before settings are needed.
         Command::Demo | Command::Doctor | Command::Completion { .. } => Ok(Exit::Ok),
     }
@@ -250,7 +269,7 @@ async fn signal() {
 }
 
 /// The host's own messages go to standard error; a serving process says a little more.
-fn log_to_stderr(global: &Global, serving: bool) {
+fn log_to_stderr(global: &Global, serving: bool, bounded: bool) {
     let level = match (global.quiet, global.verbose, serving) {
         (true, _, _) => "error",
         (false, 0, false) => "off",
@@ -262,7 +281,11 @@ fn log_to_stderr(global: &Global, serving: bool) {
     // Failing means that somebody else collects them.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives.join(",")))
-        .with_writer(std::io::stderr)
+        .with_writer(if bounded {
+            BoxMakeWriter::new(std::sync::Arc::new(daemon::BoundedLog::open()))
+        } else {
+            BoxMakeWriter::new(std::io::stderr)
+        })
         .with_ansi(false)
         .with_target(false)
         .try_init();

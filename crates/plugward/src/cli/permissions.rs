@@ -1,5 +1,6 @@
 //! `permissions`, `asks`, `answer`: what plugins may do, and calls that wait for a person.
 
+use super::attempts::attempts;
 use super::output::{safe, table};
 use super::plugins::plugin;
 use super::review::access;
@@ -29,6 +30,8 @@ pub(super) async fn permissions(
             "minimum_sandbox_level": plugin.minimum_sandbox_level,
             "access": plugin.access,
             "enforcement": plugin.enforcement,
+            "network_attempts": plugin.network_attempts,
+            "network_attempts_unlisted": plugin.network_attempts_unlisted,
             "status": plugin.status,
         }));
     } else {
@@ -65,6 +68,10 @@ fn text(plugin: &PluginBody) -> String {
         Some(enforcement) => format!("in force now: {} - {}", enforcement.level, safe(&enforcement.note)),
         None => "in force now: nothing, it does not run".to_owned(),
     });
+    if !plugin.network_attempts.is_empty() {
+        text.push_str("\n\n");
+        attempts(&mut text, plugin);
+    }
     text
 }
 

@@ -84,7 +84,14 @@ fn changes(text: &mut String, changes: &[ChangeBody]) {
 
 fn command(text: &mut String, review: &ReviewBody) {
     line(text, "");
-    line(text, &strong("It runs exactly this, one argument per line, never through a shell"));
+    let title = match review.runs.as_str() {
+        "command" => {
+            "For each call it runs exactly this, one argument per line, never through a shell; {{params...}} is a value"
+        }
+        "script" => "For each call a SHELL runs this script; $1, $2 and so on are the values, one argument per line",
+        _ => "It runs exactly this, one argument per line, never through a shell",
+    };
+    line(text, &strong(title));
     for argument in &review.argv {
         line(text, &format!("  {}", whole(argument)));
     }

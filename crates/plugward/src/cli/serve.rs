@@ -1,25 +1,29 @@
 //! `serve`: the host that stays, with its faces.
 //!
 //! Owns the order of start and end: home, plugins, control socket, faces; and back. Refuses to serve a home twice: a
-//! second `serve --stdio` becomes a thin pipe to the first, which therefore stays, after its own client has gone, until
-//! the last one that joined has.
+//! second `serve --stdio` becomes a thin pipe to the first. Where none runs, `serve --stdio` starts one in the background
+//! and is a pipe to it, so that no agent's end takes the tools of others along. With `--in-process` it serves itself, and
+//! stays, after its own client has gone, until the last one that joined has.
 
 use std::cell::Cell;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use plugward_host::{ErrorCode, Host, HostError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::link::{self, Found};
-use super::{Context, stdio};
-use crate::control::{Client, ControlServer, Failure};
+use super::{Context, daemon, stdio};
+use crate::control::{Client, ControlServer, Failure, Visitors};
 use crate::exit::Exit;
+use crate::profile::Profile;
 use crate::{api, gateway};
 
 /// The face over HTTP, as it was asked for.
@@ -30,27 +34,75 @@ pub(super) struct HttpFace {
     pub(super) names: Vec<String>,
 }
 
-pub(super) async fn run(context: &Context, stdio: bool, http: Option<HttpFace>) -> Result<Exit, Failure> {
+/// What is to be offered, and how.
+pub(super) struct Faces {
+    /// MCP on standard input and output.
+    pub(super) stdio: bool,
+    /// Which agent is at the other end.
+    pub(super) client: Option<String>,
+    /// In this process, whatever the settings say.
+    pub(super) in_process: bool,
+    /// MCP and the Host API over HTTP.
+    pub(super) http: Option<HttpFace>,
+}
+
+/// The host in the background. Another one that is there already is as good.
+pub(super) async fn detached(context: &Context) -> Result<Exit, Failure> {
     match context.unless_interrupted(link::find(&context.settings, link::SERVE_WAIT)).await? {
+        Found::Running(_) => Ok(Exit::Ok),
         Found::Home(host) => {
-            let result = serve(context, &host, stdio, http).await;
+            let none = Faces { stdio: false, client: None, in_process: true, http: None };
+            let result = serve(context, &host, none, Some(context.settings.daemon_idle)).await;
             host.shutdown().await;
             tracing::info!("stopped");
             result
         }
-        Found::Running(client) if stdio && http.is_none() => pipe(context, client).await,
+    }
+}
+
+pub(super) async fn run(context: &Context, faces: Faces) -> Result<Exit, Failure> {
+    let is_pipe = faces.stdio && faces.http.is_none();
+    if is_pipe && context.settings.is_on_demand && !faces.in_process {
+        let client = context.unless_interrupted(daemon::reach(context)).await?;
+        return pipe(context, client, faces.client.as_deref()).await;
+    }
+    match context.unless_interrupted(link::find(&context.settings, link::SERVE_WAIT)).await? {
+        Found::Home(host) => {
+            let result = serve(context, &host, faces, None).await;
+            host.shutdown().await;
+            tracing::info!("stopped");
+            result
+        }
+        Found::Running(client) if is_pipe => pipe(context, client, faces.client.as_deref()).await,
         Found::Running(_) => {
             let message = "another `plugward serve` runs on this home already";
             Err(Failure::coded(ErrorCode::HomeInUse, message)
-                .with_hint("see it with `plugward status`; `plugward serve --stdio` joins it"))
+                .with_hint("see it with `plugward status`; `plugward serve --stdio` joins it, `plugward stop` ends it"))
         }
     }
 }
 
-async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<HttpFace>) -> Result<Exit, Failure> {
+/// Descriptors of the host: hundreds of plugins with all connections they may have. Plugins without a sandbox inherit the
+/// number, and some programs close all they could have one by one, so it is not as high as it could be.
+const DESCRIPTORS: u64 = 65_536;
+
+/// Lets this process have as many descriptors as it needs, if it may: connections of plugins to their hosts take two each, and
+/// what is usual at first is meant for programs that serve one user one thing.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
+    if limit.current.is_some_and(|current| current < wanted) {
+        // Without it the usual number holds, and plugins wait for one another.
+        let _usual = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
+}
+
+/// Serves until told to end, or, with `idle`, until nobody has been connected for so long.
+async fn serve(context: &Context, host: &Host, offered: Faces, idle: Option<Duration>) -> Result<Exit, Failure> {
     let home = &context.settings.home;
+    raise_descriptor_limit();
     // Before any plugin starts: what cannot be offered needs no start.
-    let http = match http {
+    let http = match offered.http {
         Some(face) => Some(prepare_http(home, face).await?),
         None => None,
     };
@@ -58,8 +110,11 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<HttpFac
         let message = format!("control socket of home `{}` cannot be opened: {error}", home.display());
         Failure::coded(ErrorCode::HomeUnusable, message)
     })?;
-    let joined = control.joined();
+    let (joined, visitors) = (control.joined(), control.visitors());
     host.start_enabled();
+    if let Some(folders) = &context.settings.folders {
+        host.follow_folders(folders.clone());
+    }
     let stop = context.stop.child_token();
     let mut faces = JoinSet::new();
     let (served, stopped) = (host.clone(), stop.clone());
@@ -71,12 +126,14 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<HttpFac
     let address = http.as_ref().and_then(|http| http.listener.local_addr().ok());
     announce(context, address);
     if let Some(http) = http {
-        serve_http(host, http, &mut faces, &stop);
+        // Which agent is at the other end of a connection nobody says, so all get the default profile.
+        serve_http(host, http, context.settings.profiles.of_client(None), &mut faces, &stop);
     }
     // A task of its own: beside those of its requests it runs on the same threads, and nobody has to be woken.
     let mut session = JoinSet::new();
-    if stdio {
-        let options = gateway::Options::default();
+    if offered.stdio {
+        let profile = context.settings.profiles.of_client(offered.client.as_deref());
+        let options = gateway::Options { profile, ..gateway::Options::default() };
         let (served, joined) = (host.clone(), joined.clone());
         session.spawn(async move {
             gateway::serve(served, stdio::input(), stdio::output(), options).await;
@@ -92,6 +149,10 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<HttpFac
         Some(ended) = session.join_next() => ended.map_err(Into::into),
         Some(ended) = faces.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
         () = stop.cancelled() => Ok(()),
+        () = unused(&visitors, idle) => {
+            tracing::info!("nobody has been connected for a while");
+            Ok(())
+        }
     };
     if !joined.is_empty() {
         tracing::warn!("{} MCP sessions that joined end with this process", joined.len());
@@ -101,6 +162,14 @@ async fn serve(context: &Context, host: &Host, stdio: bool, http: Option<HttpFac
     // Each face bounds its own end.
     while faces.join_next().await.is_some() {}
     result.map(|()| Exit::Ok).map_err(|error| HostError::internal(format!("{error:#}")).into())
+}
+
+/// The end of a host on demand; never, for one that was started to stay.
+async fn unused(visitors: &Visitors, idle: Option<Duration>) {
+    match idle {
+        Some(idle) => visitors.none_for(idle).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn announce(context: &Context, listening: Option<SocketAddr>) {
@@ -148,8 +217,14 @@ async fn prepare_http(home: &Path, face: HttpFace) -> Result<Http, Failure> {
     Ok(Http { listener, admission, api })
 }
 
-fn serve_http(host: &Host, http: Http, faces: &mut JoinSet<anyhow::Result<()>>, stop: &CancellationToken) {
-    let server = gateway::Server::new(host.clone(), gateway::Options::default());
+fn serve_http(
+    host: &Host,
+    http: Http,
+    profile: Profile,
+    faces: &mut JoinSet<anyhow::Result<()>>,
+    stop: &CancellationToken,
+) {
+    let server = gateway::Server::new(host.clone(), gateway::Options { profile, ..gateway::Options::default() });
     let endpoint = gateway::http::Endpoint::new(server, gateway::http::Limits::default(), stop.clone());
     let paths = endpoint.router(http.admission);
     faces.spawn(async move {
@@ -169,8 +244,9 @@ fn serve_http(host: &Host, http: Http, faces: &mut JoinSet<anyhow::Result<()>>, 
 }
 
 /// Moves bytes between standard input and output and the host that runs.
-async fn pipe(context: &Context, client: Client) -> Result<Exit, Failure> {
-    let (mut from_host, mut to_host) = client.into_mcp().await?;
+async fn pipe(context: &Context, client: Client, name: Option<&str>) -> Result<Exit, Failure> {
+    let profile = context.settings.profiles.of_client(name);
+    let (mut from_host, mut to_host) = client.into_mcp(profile).await?;
     tracing::info!("joined the running host");
     let input_ended = Cell::new(false);
     let up = async {

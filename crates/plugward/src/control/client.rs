@@ -14,6 +14,7 @@ use super::operation::{Notice, Operation, Outcome};
 use super::socket::{ANSWER_BYTES_MAX, Frame, Request, SocketAddress, is_same_user, read_line, write_line};
 use super::{CONTROL_VERSION, Failure};
 use crate::exit::Exit;
+use crate::profile::Profile;
 use plugward_host::{ErrorCode, HostError};
 
 /// A serving process says hello at once; one that does not within this time hangs.
@@ -39,6 +40,19 @@ pub(crate) struct Client {
 impl Client {
     /// Connects to the process that serves `home`.
     pub(crate) async fn connect(home: &Path) -> Result<Self, ConnectError> {
+        Self::greet(Self::reach(home).await?).await
+    }
+
+    /// The process that serves `home`, of whatever version, as the system knows it.
+    pub(crate) async fn process(home: &Path) -> Result<u32, ConnectError> {
+        let stream = Self::reach(home).await?;
+        let peer = stream.peer_cred().map_err(|error| ConnectError::Failed(broken(&error)))?;
+        let unknown = || ConnectError::Failed(HostError::internal("the process behind the control socket").into());
+        peer.pid().and_then(|pid| u32::try_from(pid).ok()).ok_or_else(unknown)
+    }
+
+    /// A connection to a process of the same user.
+    async fn reach(home: &Path) -> Result<UnixStream, ConnectError> {
         let nobody = |error: &io::Error| {
             matches!(
                 error.kind(),
@@ -55,20 +69,20 @@ impl Client {
             Err(error) if nobody(&error) => return Err(ConnectError::NobodyThere),
             Err(error) => return Err(ConnectError::Failed(broken(&error))),
         };
-        Self::greet(stream).await
-    }
-
-    async fn greet(stream: UnixStream) -> Result<Self, ConnectError> {
         if !is_same_user(&stream).map_err(|error| ConnectError::Failed(broken(&error)))? {
             let message = "control socket of the home belongs to a process of another user";
             return Err(ConnectError::Failed(Failure::coded(ErrorCode::HomeUnusable, message)));
         }
+        Ok(stream)
+    }
+
+    async fn greet(stream: UnixStream) -> Result<Self, ConnectError> {
         let (reader, writer) = stream.into_split();
         let mut reader = BufReader::new(reader);
         let hello = tokio::time::timeout(HELLO_LIMIT, read_line(&mut reader, ANSWER_BYTES_MAX)).await;
         let silent = || {
             Failure::coded(ErrorCode::HomeInUse, "the running `plugward serve` does not answer on its control socket")
-                .with_hint("see `plugward doctor` for its process id, and end it")
+                .with_hint("end it with `plugward stop`")
         };
         let failure = match hello {
             Ok(Ok(Some(Frame::Hello { control_version: CONTROL_VERSION, pid, .. }))) => {
@@ -76,7 +90,8 @@ impl Client {
             }
             Ok(Ok(Some(Frame::Hello { version, pid, .. }))) => {
                 let message = format!("the running `plugward serve` (process {pid}) has the other version {version}");
-                Failure::coded(ErrorCode::HomeInUse, message).with_hint("stop it, and start it again")
+                Failure::coded(ErrorCode::HomeInUse, message)
+                    .with_hint("stop it with `plugward stop`, and start it again")
             }
             Ok(Ok(Some(Frame::Failed(failure)))) => failure,
             // It was about to end when we came.
@@ -135,8 +150,12 @@ impl Client {
     }
 
     /// Turns the connection into an MCP stream.
-    pub(crate) async fn into_mcp(mut self) -> Result<(BufReader<OwnedReadHalf>, OwnedWriteHalf), Failure> {
-        let request = Request { control_version: CONTROL_VERSION, operation: Operation::Mcp };
+    pub(crate) async fn into_mcp(
+        mut self,
+        profile: Profile,
+    ) -> Result<(BufReader<OwnedReadHalf>, OwnedWriteHalf), Failure> {
+        let request =
+            Request { control_version: CONTROL_VERSION, operation: Operation::Mcp { profile: Box::new(profile) } };
         write_line(&mut self.writer, &request).await.map_err(|error| broken(&error))?;
         match read_line(&mut self.reader, ANSWER_BYTES_MAX).await.map_err(|error| broken(&error))? {
             Some(Frame::Done(Outcome::Mcp)) => Ok((self.reader, self.writer)),

@@ -17,8 +17,8 @@ use super::Failure;
 use super::operation::{CallBody, InfoBody, Notice, Operation, Outcome, StatusReport};
 use crate::exit::Exit;
 use crate::wire::{
-    AskBody, ErrorBody, HostBody, LogLineBody, NOT_FOUND_CODE, PluginBody, ReviewBody, SpanBody, SpanPageBody,
-    StatusBody, ToolBody,
+    AskBody, ErrorBody, FoldersBody, HostBody, LogLineBody, NOT_FOUND_CODE, PluginBody, ReviewBody, SpanBody,
+    SpanPageBody, StatusBody, ToolBody, TrialBody,
 };
 
 /// Who calls, in traces and decisions.
@@ -51,13 +51,18 @@ pub(crate) async fn execute(
     match operation {
         Operation::Install { source, id } => plugin(host.install(&source, id.as_deref()).await?),
         Operation::Review { id } => Ok(Outcome::Review(Box::new(ReviewBody::from(&host.review(&id).await?)))),
+        Operation::Trial { id, digest, limit_ms } => {
+            let digest = parse_digest(&digest)?;
+            let trial = host.trial(&id, &digest, Duration::from_millis(limit_ms), ApprovalOrigin::Cli).await?;
+            Ok(Outcome::Trial(Box::new(TrialBody::from(&trial))))
+        }
         Operation::Approve { id, digest } => {
             let digest = parse_digest(&digest)?;
             plugin(host.approve(&id, &digest, ApprovalOrigin::Cli).await?)
         }
         Operation::Enable { id } => plugin(host.enable(&id).await?),
         Operation::Disable { id } => plugin(host.disable(&id).await?),
-        Operation::Restart { id } => Ok(Outcome::Host(HostBody::from(&host.restart(&id).await?))),
+        Operation::Restart { id } => Ok(Outcome::Host(Box::new(HostBody::from(&host.restart(&id).await?)))),
         Operation::Remove { id } => {
             host.remove(&id).await?;
             Ok(Outcome::Done)
@@ -66,7 +71,11 @@ pub(crate) async fn execute(
         Operation::Info { id } => {
             let plugin = PluginBody::from(&host.plugin(&id).await?);
             let tools = tools(host, Some(&plugin.id)).await?;
-            Ok(Outcome::Info(Box::new(InfoBody { host: HostBody::from(&host.host_status(&id)?), plugin, tools })))
+            let is_in_trouble = plugin.error_message.is_some();
+            let words = if is_in_trouble { host.last_words(&id)? } else { Vec::new() };
+            let last_words = words.iter().map(LogLineBody::from).collect();
+            let process = HostBody::from(&host.host_status(&id)?);
+            Ok(Outcome::Info(Box::new(InfoBody { host: process, plugin, tools, last_words })))
         }
         Operation::Tools { id } => {
             let id = match id {
@@ -76,9 +85,12 @@ pub(crate) async fn execute(
             Ok(Outcome::Tools(tools(host, id.as_deref()).await?))
         }
         Operation::Call { tool, arguments, timeout_ms } => call(host, tool, arguments, timeout_ms, notices, stop).await,
+        Operation::Gates { phase } => Ok(Outcome::Gates(Box::pin(super::gates::run(host, &phase, stop)).await?)),
         Operation::Status => {
             let plugins = plugins(host).await?;
-            Ok(Outcome::Status(Box::new(StatusReport { host: StatusBody::read(host, serving_pid), plugins })))
+            let folders = host.folders().as_ref().map(FoldersBody::from);
+            let report = StatusReport { host: StatusBody::read(host, serving_pid), plugins, folders };
+            Ok(Outcome::Status(Box::new(report)))
         }
         Operation::Logs { id, lines, follow } => logs(host, &id, lines, follow, notices, stop).await,
         Operation::Spans { plugin, outcome, limit } => {
@@ -96,7 +108,7 @@ pub(crate) async fn execute(
             Ok(Outcome::Done)
         }
         Operation::Permissions { id, grant, revoke } => permissions(host, &id, grant, &revoke).await,
-        Operation::Mcp => Err(HostError::internal("an MCP session outside a socket").into()),
+        Operation::Mcp { .. } => Err(HostError::internal("an MCP session outside a socket").into()),
     }
 }
 

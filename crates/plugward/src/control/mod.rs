@@ -10,6 +10,7 @@
 
 mod client;
 mod execute;
+mod gates;
 mod operation;
 mod server;
 mod socket;
@@ -19,15 +20,15 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use client::{Client, ConnectError};
 pub(crate) use execute::execute;
-pub(crate) use operation::{CallBody, InfoBody, Notice, Operation, Outcome};
-pub(crate) use server::ControlServer;
+pub(crate) use operation::{CallBody, GateReport, InfoBody, Notice, Operation, Outcome};
+pub(crate) use server::{ControlServer, Visitors};
 
 use crate::exit::Exit;
 use crate::wire::{ErrorBody, USAGE_CODE};
 
 /// Version of the conversation on the socket. Both ends are one program; a mismatch means that the program was
 /// replaced while the old one still runs.
-pub(crate) const CONTROL_VERSION: u32 = 1;
+pub(crate) const CONTROL_VERSION: u32 = 2;
 
 /// A failed operation with the exit code it leads to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

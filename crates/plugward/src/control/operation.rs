@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::profile::Profile;
 use crate::wire::{
-    AnswerBody, AskBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody, StatusBody, ToolBody,
+    AnswerBody, AskBody, FoldersBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody,
+    StatusBody, ToolBody, TrialBody,
 };
 
 /// One operation.
@@ -22,6 +24,15 @@ pub(crate) enum Operation {
     },
     /// What would run.
     Review { id: String },
+    /// Runs it without grants for a while, watched; `digest` is the one the person confirmed.
+    Trial {
+        /// The plugin.
+        id: String,
+        /// As the review shows it.
+        digest: String,
+        /// How long.
+        limit_ms: u64,
+    },
     /// Agrees to exactly `digest`.
     Approve { id: String, digest: String },
     /// Switches on.
@@ -47,6 +58,8 @@ pub(crate) enum Operation {
         /// A limit shorter than the tool's own.
         timeout_ms: Option<u64>,
     },
+    /// Runs the gates of a phase.
+    Gates { phase: String },
     /// The host as a whole.
     Status,
     /// The log of a plugin, and new lines as they come.
@@ -62,7 +75,10 @@ pub(crate) enum Operation {
     /// Grants and takes back permissions; with neither, only looks.
     Permissions { id: String, grant: Vec<String>, revoke: Vec<String> },
     /// Turns the connection into an MCP session on the running host. Not for the execution in process.
-    Mcp,
+    Mcp {
+        /// What its client gets.
+        profile: Box<Profile>,
+    },
 }
 
 /// What came of an operation.
@@ -78,13 +94,17 @@ pub(crate) enum Outcome {
     /// One plugin with its process and tools.
     Info(Box<InfoBody>),
     /// The process side of one plugin.
-    Host(HostBody),
+    Host(Box<HostBody>),
     /// What would run.
     Review(Box<ReviewBody>),
+    /// What a plugin wanted.
+    Trial(Box<TrialBody>),
     /// Tools.
     Tools(Vec<ToolBody>),
     /// The end of a call.
     Call(CallBody),
+    /// What the gates of a phase say.
+    Gates(GateReport),
     /// The host as a whole.
     Status(Box<StatusReport>),
     /// Log lines.
@@ -108,6 +128,8 @@ pub(crate) struct InfoBody {
     pub(crate) host: HostBody,
     /// Its tools.
     pub(crate) tools: Vec<ToolBody>,
+    /// What it said on stderr in its last run, when it is in trouble.
+    pub(crate) last_words: Vec<LogLineBody>,
 }
 
 /// The host as a whole with its plugins.
@@ -117,6 +139,8 @@ pub(crate) struct StatusReport {
     pub(crate) host: StatusBody,
     /// Its plugins.
     pub(crate) plugins: Vec<PluginBody>,
+    /// The folders of plugin files; none if there are none.
+    pub(crate) folders: Option<FoldersBody>,
 }
 
 /// A call that got a result.
@@ -130,6 +154,40 @@ pub(crate) struct CallBody {
     pub(crate) result: Box<RawValue>,
     /// What was noticed about it.
     pub(crate) warnings: Vec<String>,
+}
+
+/// What the gates of a phase say.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct GateReport {
+    /// The phase.
+    pub(crate) phase: String,
+    /// Whether no blocking gate failed.
+    pub(crate) passed: bool,
+    /// The gates that ran, in the order they were installed.
+    pub(crate) gates: Vec<GateBody>,
+    /// Gates of the phase that are switched off.
+    pub(crate) switched_off: Vec<String>,
+}
+
+/// What one gate says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct GateBody {
+    /// Id of its plugin.
+    pub(crate) id: String,
+    /// `critical`, `high`, `medium` or `low`.
+    pub(crate) severity: String,
+    /// Whether the phase fails with it.
+    pub(crate) blocking: bool,
+    /// Its verdict; one that could not run has not passed.
+    pub(crate) passed: bool,
+    /// What it wrote, or why it could not run.
+    pub(crate) output: String,
+    /// The code, when it could not run.
+    pub(crate) error_code: Option<String>,
+    /// How long it took, in milliseconds.
+    pub(crate) duration_ms: u64,
+    /// For `plugward trace show`.
+    pub(crate) trace_id: Option<String>,
 }
 
 /// Something told while an operation runs.

@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plugward_host::{ErrorCode, Host};
@@ -22,6 +23,7 @@ use super::socket::{Frame, REQUEST_BYTES_MAX, Request, SocketAddress, is_same_us
 use super::{CONTROL_VERSION, Failure, execute};
 use crate::exit::Exit;
 use crate::gateway;
+use crate::profile::Profile;
 use crate::settings::RUN_DIR;
 
 /// Connections at once: agents' MCP sessions and commands. Each costs a task and its buffers.
@@ -44,6 +46,35 @@ pub(crate) struct ControlServer {
     listener: UnixListener,
     address: SocketAddress,
     joined: TaskTracker,
+    visitors: Visitors,
+}
+
+/// Who is connected: for a host that ends once nobody is.
+#[derive(Debug, Clone)]
+pub(crate) struct Visitors {
+    present: TaskTracker,
+    arrivals: Arc<AtomicU64>,
+}
+
+impl Visitors {
+    fn new() -> Self {
+        let present = TaskTracker::new();
+        // Only a closed one can be waited for; it still counts what comes.
+        present.close();
+        Self { present, arrivals: Arc::default() }
+    }
+
+    /// Waits until nobody has been connected for so long.
+    pub(crate) async fn none_for(&self, idle: Duration) {
+        loop {
+            self.present.wait().await;
+            let arrivals = self.arrivals.load(Ordering::Acquire);
+            tokio::time::sleep(idle).await;
+            if self.present.is_empty() && self.arrivals.load(Ordering::Acquire) == arrivals {
+                return;
+            }
+        }
+    }
 }
 
 impl ControlServer {
@@ -63,12 +94,17 @@ impl ControlServer {
         let joined = TaskTracker::new();
         // Only a closed one can be waited for; it still counts what comes.
         joined.close();
-        Ok(Self { listener, address, joined })
+        Ok(Self { listener, address, joined, visitors: Visitors::new() })
     }
 
     /// The MCP sessions of processes that joined this one, to be counted and waited for.
     pub(crate) fn joined(&self) -> TaskTracker {
         self.joined.clone()
+    }
+
+    /// Whoever is connected.
+    pub(crate) fn visitors(&self) -> Visitors {
+        self.visitors.clone()
     }
 
     /// Serves until `stop`, then takes the socket away and waits, within a bound, for what is under way.
@@ -94,11 +130,13 @@ impl ControlServer {
                 continue;
             };
             let (host, stop, joined) = (host.clone(), stop.child_token(), self.joined.clone());
+            self.visitors.arrivals.fetch_add(1, Ordering::AcqRel);
+            let visit = self.visitors.present.token();
             tasks.spawn(async move {
                 if let Err(error) = connection(host, stream, &stop, &joined).await {
                     tracing::debug!("control connection ended: {error}");
                 }
-                drop(place);
+                drop((place, visit));
             });
         }
         let _ = std::fs::remove_file(self.address.path());
@@ -138,7 +176,7 @@ async fn connection(host: Host, stream: UnixStream, stop: &CancellationToken, jo
         Err(error) => return refuse(&mut writer, &error.to_string()).await,
     };
     match request.operation {
-        Operation::Mcp => joined.track_future(mcp(host, reader, writer, stop)).await,
+        Operation::Mcp { profile } => joined.track_future(mcp(host, reader, writer, *profile, stop)).await,
         operation => answer(&host, operation, reader, &mut writer, stop).await,
     }
 }
@@ -187,10 +225,11 @@ async fn mcp(
     host: Host,
     reader: BufReader<OwnedReadHalf>,
     mut writer: OwnedWriteHalf,
+    profile: Profile,
     stop: &CancellationToken,
 ) -> io::Result<()> {
     write_line(&mut writer, &Frame::Done(Outcome::Mcp)).await?;
-    let session = gateway::serve(host, reader, writer, gateway::Options::default());
+    let session = gateway::serve(host, reader, writer, gateway::Options { profile, ..gateway::Options::default() });
     tokio::select! {
         () = stop.cancelled() => {}
         () = session => {}

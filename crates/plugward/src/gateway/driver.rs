@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
@@ -108,12 +109,21 @@ enum Phase {
     },
 }
 
+/// A number that tells a session from others that call themselves the same: clients of one kind take turns like any others.
+/// 0 is nobody's.
+pub(super) fn next_session() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// One session.
 pub(super) struct Driver {
     server: Server,
     limits: Limits,
     connection: Connection,
     caller: String,
+    /// Number of this session among those of all clients.
+    session: u64,
     phase: Phase,
     tasks: JoinSet<Outcome>,
     work: HashMap<TaskId, Work>,
@@ -137,6 +147,7 @@ impl Driver {
         Self {
             connection: Connection::new(limits.connection.clone()),
             caller: initialize::caller(None),
+            session: next_session(),
             phase: Phase::Serving,
             tasks: JoinSet::new(),
             work: HashMap::new(),
@@ -299,8 +310,11 @@ impl Driver {
                 Event::Initialize { id, client, .. } => {
                     let name = client.as_ref().map(|client| client.name.as_str());
                     self.caller = initialize::caller(name);
-                    let version =
-                        self.connection.accept_handshake(Instant::now(), &id, &initialize::hello(self.server.host()));
+                    let version = self.connection.accept_handshake(
+                        Instant::now(),
+                        &id,
+                        &initialize::hello(self.server.host(), &self.server.view()),
+                    );
                     let version = version.map_or("none", |version| version.as_str());
                     tracing::info!(caller = %self.caller, version, "a client connected");
                 }
@@ -351,6 +365,7 @@ impl Driver {
             method,
             params,
             meta,
+            session: self.session,
             cancel: cancel.clone(),
             closing: self.closing.clone(),
             notes: self.notes_in.clone(),
@@ -406,9 +421,11 @@ impl Driver {
         let cancel = CancellationToken::new();
         let call = Call {
             host: self.server.host().clone(),
+            view: self.server.view(),
             request: id.clone(),
             params,
             caller: self.caller.clone(),
+            session: self.session,
             start_wait: self.server.first_list_wait(),
             cancel: cancel.clone(),
             notes: self.notes_in.clone(),

@@ -8,6 +8,7 @@ use plugward_protocol::{Implementation, ServerHelloOut};
 use serde_json::value::RawValue;
 
 use super::instructions;
+use super::view::View;
 
 /// Longest name of a client in traces and decisions, in bytes. Real ones are words such as `claude-code`.
 const MAX_CLIENT_NAME_BYTES: usize = 64;
@@ -37,11 +38,11 @@ pub(super) fn capabilities(host: &Host) -> Box<RawValue> {
 }
 
 /// Our answer to `initialize`.
-pub(super) fn hello(host: &Host) -> ServerHelloOut {
+pub(super) fn hello(host: &Host, view: &View) -> ServerHelloOut {
     ServerHelloOut {
         server: identity(),
         capabilities: capabilities(host),
-        instructions: Some(instructions::text(&host.overview())),
+        instructions: Some(instructions::text(&view.overview(host), view.profile().mode)),
     }
 }
 

@@ -8,14 +8,20 @@ use std::fmt::Write as _;
 use plugward_host::PluginView;
 use plugward_policy::{HostStatus, PluginStatus};
 
+use crate::profile::Mode;
+
 /// Longest text. Clients put it into every conversation, and some cut what is longer.
 const MAX_INSTRUCTIONS_BYTES: usize = 4096;
 
 /// Kept free for the line that tells how many plugins were left out.
 const LEFT_OUT_BYTES: usize = 64;
 
+/// What a model has to know where tools are not listed.
+const SEARCH: &str = " They are not listed: find them with `search_tools`, read how one is called with `describe_tool`, \
+                      and run it with `call_tool`.";
+
 /// The text for these plugins.
-pub(super) fn text(plugins: &[PluginView]) -> String {
+pub(super) fn text(plugins: &[PluginView], mode: Mode) -> String {
     if plugins.is_empty() {
         return "Plugward runs tools of installed plugins. None is installed: a person can add one with \
                 `plugward install FOLDER`."
@@ -29,6 +35,9 @@ pub(super) fn text(plugins: &[PluginView]) -> String {
         if available == 1 { "is" } else { "are" },
         counted(tools, "tool")
     );
+    if mode == Mode::Search {
+        text.push_str(SEARCH);
+    }
     // What is missing first: what is there can be seen in the tool list as well.
     let (missing, present): (Vec<_>, Vec<_>) = plugins.iter().partition(|plugin| plugin.status != PluginStatus::Ready);
     for (done, plugin) in missing.iter().chain(&present).enumerate() {

@@ -19,16 +19,20 @@ mod modern;
 mod notices;
 mod offers;
 mod output;
+mod search;
 mod server;
 #[cfg(test)]
 mod tests;
 mod tools_call;
 mod tools_list;
+mod view;
 
 use std::time::Duration;
 
 use plugward_host::Host;
 use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::profile::Profile;
 
 pub(crate) use server::Server;
 
@@ -42,12 +46,19 @@ pub(crate) const FIRST_LIST_WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct Options {
     /// How long the first `tools/list` waits for plugins that are starting.
     pub(crate) first_list_wait: Duration,
+    /// What the client gets.
+    pub(crate) profile: Profile,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { first_list_wait: FIRST_LIST_WAIT }
+        Self { first_list_wait: FIRST_LIST_WAIT, profile: Profile::default() }
     }
+}
+
+/// Tokens that search mode costs at the start of a session.
+pub(crate) fn search_tokens() -> u64 {
+    search::definitions().iter().map(|definition| crate::cost::of_definition(definition.get())).sum()
 }
 
 /// Serves one MCP client until it closes its end and every request it sent is answered (case B086).

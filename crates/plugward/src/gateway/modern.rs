@@ -35,6 +35,8 @@ pub(crate) struct Exchange {
     pub(super) method: String,
     pub(super) params: Option<Box<RawValue>>,
     pub(super) meta: RequestMeta,
+    /// Which conversation it came in: those who wait for a busy plugin take turns by it.
+    pub(super) session: u64,
     /// The client gave it up, or went away.
     pub(super) cancel: CancellationToken,
     /// The server ends; long streams end well.
@@ -78,7 +80,7 @@ impl Exchange {
         let result = json!({
             "supportedVersions": versions,
             "capabilities": initialize::capabilities(self.server.host()),
-            "instructions": instructions::text(&self.server.host().overview()),
+            "instructions": instructions::text(&self.server.view().overview(self.server.host()), self.server.view().profile().mode),
         });
         let unwritable = |_| RpcError::new(codes::INTERNAL_ERROR, "the discovery cannot be written");
         to_raw_value(&result).map_err(unwritable).map(|result| completed(&result, Some(CACHING)))
@@ -105,9 +107,11 @@ impl Exchange {
         let call = Call {
             start_wait: self.server.first_list_wait(),
             host: self.server.host().clone(),
+            view: self.server.view(),
             request: self.id,
             params,
             caller: initialize::caller(self.meta.client.as_ref().map(|client| client.name.as_str())),
+            session: self.session,
             cancel: self.cancel,
             notes: self.notes,
         };

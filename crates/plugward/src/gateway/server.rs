@@ -10,6 +10,7 @@ use plugward_host::Host;
 
 use super::Options;
 use super::tools_list::Lists;
+use super::view::View;
 
 /// One MCP server. Cheap to clone.
 #[derive(Clone)]
@@ -21,13 +22,15 @@ struct Shared {
     host: Host,
     options: Options,
     lists: Lists,
+    view: Arc<View>,
     began: Instant,
 }
 
 impl Server {
     /// A server over this host's plugins.
     pub(crate) fn new(host: Host, options: Options) -> Self {
-        let shared = Shared { host, options, lists: Lists::default(), began: Instant::now() };
+        let view = Arc::new(View::new(options.profile.clone()));
+        let shared = Shared { host, options, lists: Lists::new(Arc::clone(&view)), view, began: Instant::now() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -37,6 +40,11 @@ impl Server {
 
     pub(super) fn lists(&self) -> &Lists {
         &self.shared.lists
+    }
+
+    /// What the clients of this server see.
+    pub(super) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.shared.view)
     }
 
     /// How long the first list of a session waits for plugins that are starting.

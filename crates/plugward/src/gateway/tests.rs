@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use plugward_host::{Environment, Host, HostConfig, Naming};
+use plugward_host::{Environment, Host, HostConfig, Naming, SupervisionSettings};
 use plugward_policy::Catalogue;
 use plugward_protocol::ConnectionConfig;
 use plugward_sandbox::Launcher;
@@ -47,6 +47,7 @@ impl Session {
             host_environment: Vec::new(),
             naming: Naming::Prefixed,
             restart_base_delay: Duration::from_millis(50),
+            supervision: SupervisionSettings::default(),
             operator: "test".to_owned(),
         };
         let host = Host::open(config).await.unwrap();

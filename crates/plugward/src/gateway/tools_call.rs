@@ -10,6 +10,7 @@
 //! Owns this mapping (case B025) and the handing on of progress. Refuses to tell hidden tools from unknown ones (case
 //! B064) and to look into arguments and results (case B059).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use plugward_host::{CallFailure, CallReport, CallRequest, ErrorCode, Host, ToolSelector};
@@ -20,12 +21,14 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::view::{Routed, View};
+
 /// Progress notes of one call that may wait to be handed on; a caller that does not keep up loses notes, not its
 /// result.
 const MAX_WAITING_NOTES: usize = 16;
 
 /// The one text for tools that are unknown, hidden by a filter, held for a review or switched off.
-const UNKNOWN_TOOL: &str = "unknown tool: `tools/list` tells which there are";
+pub(super) const UNKNOWN_TOOL: &str = "unknown tool: `tools/list` tells which there are";
 
 /// Member of `_meta` that holds code and cause of our own failures, for programs.
 const ERROR_META: &str = "plugward/error";
@@ -44,9 +47,13 @@ pub(super) struct Note {
 /// One call as a client asked for it.
 pub(super) struct Call {
     pub(super) host: Host,
+    /// What the caller sees.
+    pub(super) view: Arc<View>,
     pub(super) request: RequestId,
     pub(super) params: CallParamsIn,
     pub(super) caller: String,
+    /// Which session of that caller.
+    pub(super) session: u64,
     /// How long a call waits for a plugin that is starting.
     pub(super) start_wait: Duration,
     pub(super) cancel: CancellationToken,
@@ -55,7 +62,11 @@ pub(super) struct Call {
 
 impl Call {
     /// Runs it to its end; every note is handed on before this returns.
-    pub(super) async fn run(self) -> Result<Box<RawValue>, RpcError> {
+    pub(super) async fn run(mut self) -> Result<Box<RawValue>, RpcError> {
+        match self.view.route(&self.host, self.params)? {
+            Routed::Answered(result) => return Ok(result),
+            Routed::Call(params) => self.params = params,
+        }
         let tool = ToolSelector::Exposed(self.params.name.clone());
         // A client that kept its tool list may call before the plugin is up.
         tokio::select! {
@@ -73,6 +84,7 @@ impl Call {
             arguments: Some(self.params.arguments.clone()),
             meta: self.params.meta.clone(),
             caller: self.caller.clone(),
+            session: self.session,
             timeout: None,
             progress: self.params.progress_token.is_some().then_some(progress),
             cancel: self.cancel.clone(),

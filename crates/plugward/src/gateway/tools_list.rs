@@ -12,6 +12,8 @@ use plugward_protocol::mcp::codes;
 use plugward_protocol::{DEFAULT_MAX_MESSAGE_BYTES, RpcError};
 use serde_json::value::RawValue;
 
+use super::view::View;
+
 /// Longest page, in bytes of its tools. With its envelope a page then stays below the message limit that we ourselves
 /// put on peers; a single longer tool gets a page of its own.
 const MAX_PAGE_BYTES: usize = DEFAULT_MAX_MESSAGE_BYTES - 4096;
@@ -21,21 +23,26 @@ const MAX_PAGE_BYTES: usize = DEFAULT_MAX_MESSAGE_BYTES - 4096;
 const MAX_KEPT_LISTS: usize = 4;
 
 /// The lists of one server, shared by all its clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lists {
+    view: Arc<View>,
     hashing: RandomState,
     /// Newest last; no two with the same fingerprint.
     kept: Mutex<VecDeque<Arc<Listing>>>,
 }
 
 impl Lists {
+    pub(super) fn new(view: Arc<View>) -> Self {
+        Self { view, hashing: RandomState::default(), kept: Mutex::default() }
+    }
+
     /// The tools as they are now.
     pub(super) fn current(&self, host: &Host) -> Arc<Listing> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(newest) = kept.back().filter(|newest| newest.is_current(host)) {
             return Arc::clone(newest);
         }
-        let listing = Arc::new(Listing::of(host, &self.hashing));
+        let listing = Arc::new(Listing::of(host, &self.view, &self.hashing));
         kept.retain(|older| older.fingerprint != listing.fingerprint);
         if kept.len() == MAX_KEPT_LISTS {
             kept.pop_front();
@@ -75,9 +82,9 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    fn of(host: &Host, hashing: &RandomState) -> Self {
+    fn of(host: &Host, view: &View, hashing: &RandomState) -> Self {
         let version = *host.tools_version().borrow();
-        Self::cut(&host.exposed_definitions(), version, MAX_PAGE_BYTES, hashing)
+        Self::cut(&view.definitions(host), version, MAX_PAGE_BYTES, hashing)
     }
 
     fn cut(tools: &[Box<RawValue>], version: u64, page_bytes: usize, hashing: &RandomState) -> Self {

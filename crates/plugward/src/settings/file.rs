@@ -1,5 +1,6 @@
 //! `config.toml`: its keys, and where a mistake is.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +10,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::SettingsError;
+use super::folders::FileFolders;
+use super::profiles;
+use super::supervision::{self, FileSupervision};
+use crate::profile::Profiles;
 
 /// Name of the file in the home.
 pub(crate) const CONFIG_FILE: &str = "config.toml";
@@ -22,7 +27,22 @@ const RESTART_BASE_DELAY_MS_MAX: u64 = 60_000;
 /// How alike two words are (Jaro-Winkler) before one is offered for the other.
 const SUGGESTION_SIMILARITY_MIN: f64 = 0.8;
 
-const KEYS: [&str; 4] = ["environment", "naming", "permissions", "restart_base_delay_ms"];
+const KEYS: [&str; 11] = [
+    "daemon",
+    "daemon_idle_seconds",
+    "environment",
+    "naming",
+    "permissions",
+    "plugins_dir",
+    "plugins_poll_ms",
+    "plugins_recursive",
+    "profiles",
+    "restart_base_delay_ms",
+    "supervision",
+];
+
+/// Longest idle time of a host that was started on demand: a week.
+const DAEMON_IDLE_SECONDS_MAX: u64 = 7 * 24 * 3600;
 
 /// What the file says; absent keys are none.
 #[derive(Debug, Default)]
@@ -31,6 +51,11 @@ pub(super) struct FileSettings {
     pub(super) naming: Option<Naming>,
     pub(super) permissions: Vec<(PermissionName, Effect)>,
     pub(super) restart_base_delay: Option<Duration>,
+    pub(super) profiles: Profiles,
+    pub(super) is_on_demand: Option<bool>,
+    pub(super) daemon_idle: Option<Duration>,
+    pub(super) supervision: FileSupervision,
+    pub(super) folders: FileFolders,
 }
 
 /// Reads the file; none if there is none.
@@ -57,13 +82,13 @@ pub(super) fn read(path: &Path) -> Result<Option<FileSettings>, SettingsError> {
 }
 
 /// Something wrong at a byte offset.
-struct Mistake {
+pub(super) struct Mistake {
     at: usize,
     message: String,
 }
 
 impl Mistake {
-    fn new(at: usize, message: impl Into<String>) -> Self {
+    pub(super) fn new(at: usize, message: impl Into<String>) -> Self {
         Self { at, message: message.into() }
     }
 }
@@ -81,26 +106,36 @@ fn parse(text: &str) -> Result<FileSettings, Mistake> {
             "naming" => settings.naming = Some(naming(name, value)?),
             "permissions" => settings.permissions = permissions(value)?,
             "restart_base_delay_ms" => settings.restart_base_delay = Some(delay(name, value)?),
-            _ => return Err(Mistake::new(key.span().start, unknown(name))),
+            "profiles" => settings.profiles = profiles::read(value)?,
+            "daemon" => settings.is_on_demand = Some(is_on_demand(name, value)?),
+            "daemon_idle_seconds" => {
+                let seconds = number(name, value, 1..=DAEMON_IDLE_SECONDS_MAX)?;
+                settings.daemon_idle = Some(Duration::from_secs(seconds));
+            }
+            "supervision" => settings.supervision = supervision::read(value)?,
+            _ if settings.folders.take(name, value)? => {}
+            _ => return Err(Mistake::new(key.span().start, unknown(name, &KEYS))),
         }
     }
     Ok(settings)
 }
 
-fn unknown(name: &str) -> String {
+/// What is said of a key that is none of `known`.
+pub(super) fn unknown(name: &str, known: &[&str]) -> String {
     let shown = visible(&name.chars().take(64).collect::<String>());
-    let alike = KEYS
+    let alike = known
         .iter()
         .map(|key| (strsim::jaro_winkler(name, key), key))
         .filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY_MIN)
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
     match alike {
         Some((_, key)) => format!("unknown setting `{shown}`; did you mean `{key}`?"),
-        None => format!("unknown setting `{shown}`; there are: {}", KEYS.join(", ")),
+        None => format!("unknown setting `{shown}`; there are: {}", known.join(", ")),
     }
 }
 
-fn text<'v>(name: &str, value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, Mistake> {
+/// A text.
+pub(super) fn text<'v>(name: &str, value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, Mistake> {
     match value.get_ref() {
         DeValue::String(text) => Ok(text),
         _ => Err(Mistake::new(value.span().start, format!("`{}` must be a text", visible(name)))),
@@ -113,6 +148,17 @@ fn environment(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Environment, 
         "development" => Ok(Environment::Development),
         other => {
             let message = format!("environment `{}` is unknown: use production or development", visible(other));
+            Err(Mistake::new(value.span().start, message))
+        }
+    }
+}
+
+fn is_on_demand(name: &str, value: &Spanned<DeValue<'_>>) -> Result<bool, Mistake> {
+    match text(name, value)? {
+        "on-demand" => Ok(true),
+        "off" => Ok(false),
+        other => {
+            let message = format!("daemon `{}` is unknown: use on-demand or off", visible(other));
             Err(Mistake::new(value.span().start, message))
         }
     }
@@ -160,12 +206,17 @@ fn collect_permissions(
 }
 
 fn delay(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Duration, Mistake> {
+    number(name, value, 1..=RESTART_BASE_DELAY_MS_MAX).map(Duration::from_millis)
+}
+
+/// A whole number within `range`.
+pub(super) fn number(name: &str, value: &Spanned<DeValue<'_>>, range: RangeInclusive<u64>) -> Result<u64, Mistake> {
     let number = match value.get_ref() {
         DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix()).ok(),
         _ => None,
     };
-    number.filter(|ms| (1..=RESTART_BASE_DELAY_MS_MAX).contains(ms)).map(Duration::from_millis).ok_or_else(|| {
-        let message = format!("`{name}` must be a whole number from 1 to {RESTART_BASE_DELAY_MS_MAX}");
+    number.filter(|number| range.contains(number)).ok_or_else(|| {
+        let message = format!("`{name}` must be a whole number from {} to {}", range.start(), range.end());
         Mistake::new(value.span().start, message)
     })
 }

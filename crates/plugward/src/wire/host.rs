@@ -11,9 +11,9 @@ use super::rfc3339;
 pub(crate) struct HostBody {
     /// Id of the plugin.
     pub(crate) plugin_id: String,
-    /// Always `mcp` in this version.
+    /// `mcp`, or `command` for a program that runs once for each call.
     pub(crate) backend_type: String,
-    /// Always `stdio` in this version.
+    /// `stdio`, or `none` for a command.
     pub(crate) transport: String,
     /// `stopped`, `starting`, `ready`, `unhealthy` or `error`.
     pub(crate) status: String,
@@ -35,14 +35,28 @@ pub(crate) struct HostBody {
     pub(crate) pid: Option<u32>,
     /// Number of this start; rises with each start.
     pub(crate) generation: u64,
+    /// All that moves, in one line.
+    pub(crate) activity: String,
+    /// The circuit breaker: `closed`, `open` or `half-open`.
+    pub(crate) breaker: String,
+    /// Calls under way.
+    pub(crate) calls_running: usize,
+    /// Calls that wait for a place.
+    pub(crate) calls_waiting: usize,
+    /// Automatic restarts since the host started.
+    pub(crate) restarts: u32,
+    /// Milliseconds until the next automatic start, if one is due.
+    pub(crate) next_start_in_ms: Option<u64>,
+    /// Whether it is on and offers its tools without a process; the next call starts it.
+    pub(crate) asleep: bool,
 }
 
 impl From<&HostView> for HostBody {
     fn from(view: &HostView) -> Self {
         Self {
             plugin_id: view.plugin_id.to_string(),
-            backend_type: "mcp".to_owned(),
-            transport: "stdio".to_owned(),
+            backend_type: if view.is_command { "command" } else { "mcp" }.to_owned(),
+            transport: if view.is_command { "none" } else { "stdio" }.to_owned(),
             status: view.status.as_str().to_owned(),
             tools_count: view.tools_count,
             started_at: view.started_at.map(rfc3339),
@@ -53,6 +67,13 @@ impl From<&HostView> for HostBody {
             error: view.error.clone(),
             pid: view.pid,
             generation: view.generation,
+            activity: view.activity(),
+            breaker: view.breaker.state.as_str().to_owned(),
+            calls_running: view.calls_running,
+            calls_waiting: view.calls_waiting,
+            restarts: view.restarts,
+            next_start_in_ms: view.next_start_in.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
+            asleep: view.is_asleep,
         }
     }
 }

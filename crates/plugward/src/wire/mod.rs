@@ -7,6 +7,7 @@
 
 mod ask;
 mod error;
+mod folders;
 mod host;
 mod log;
 mod plugin;
@@ -14,18 +15,21 @@ mod review;
 mod status;
 mod tool;
 mod trace;
+mod trial;
 
 use std::time::{Duration, SystemTime};
 
 pub(crate) use ask::{AnswerBody, AskBody};
 pub(crate) use error::{ErrorBody, NOT_FOUND_CODE, USAGE_CODE};
+pub(crate) use folders::FoldersBody;
 pub(crate) use host::HostBody;
 pub(crate) use log::LogLineBody;
-pub(crate) use plugin::{AccessLineBody, PluginBody};
+pub(crate) use plugin::{AccessLineBody, NetworkAttemptBody, PluginBody};
 pub(crate) use review::{ChangeBody, ReviewBody, ReviewToolBody};
 pub(crate) use status::StatusBody;
 pub(crate) use tool::ToolBody;
 pub(crate) use trace::{SpanBody, SpanPageBody};
+pub(crate) use trial::TrialBody;
 
 /// Version of the shapes in `--json` outputs; raised when a field changes its meaning or goes.
 pub(crate) const SCHEMA_VERSION: u32 = 1;

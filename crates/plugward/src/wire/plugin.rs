@@ -1,6 +1,6 @@
 //! One plugin: the seed's `Plugin` with our detail beside it.
 
-use plugward_host::{HeldTool, PluginView, QuarantinedTool};
+use plugward_host::{HeldTool, NetworkAttempt, PluginView, QuarantinedTool};
 use plugward_policy::{AccessLine, ApprovedArgument, Backend, Manifest, expand_backend, parse_manifest, secret_values};
 use plugward_sandbox::Enforcement;
 use serde::{Deserialize, Serialize};
@@ -55,8 +55,15 @@ pub(crate) struct PluginBody {
     pub(crate) warnings: Vec<String>,
     /// Automatic restarts since the host started.
     pub(crate) restarts: u32,
+    /// What its process and its circuit breaker do, in one line.
+    pub(crate) activity: String,
     /// Non-protocol lines skipped on its stdout.
     pub(crate) noise_lines: u64,
+    /// Hosts it tried to reach since it was last approved, refused ones first. Empty for a plugin without any network, or
+    /// with all of it: nobody sees then what it tries.
+    pub(crate) network_attempts: Vec<NetworkAttemptBody>,
+    /// Attempts beyond those, which are only counted.
+    pub(crate) network_attempts_unlisted: u64,
     /// Isolation in force while it runs.
     pub(crate) enforcement: Option<EnforcementBody>,
 }
@@ -90,10 +97,10 @@ pub(crate) struct ContributionsBody {
 /// What is run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BackendBody {
-    /// Always `mcp` in this version.
+    /// `mcp`, or `command` for a program that runs once for each call.
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// Always `stdio` in this version.
+    /// `stdio`, or `none` for a command.
     pub(crate) transport: String,
     /// The program as the manifest names it.
     pub(crate) command: String,
@@ -140,11 +147,36 @@ pub(crate) struct AccessLineBody {
     pub(crate) permission: Option<String>,
 }
 
+/// A host a plugin tried to reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct NetworkAttemptBody {
+    /// Its name or address, as the plugin gave it.
+    pub(crate) host: String,
+    /// The port; none when only the name was asked for.
+    pub(crate) port: Option<u16>,
+    /// Both, as they are usually written.
+    pub(crate) place: String,
+    /// `refused` (nobody granted it), `failed` (granted, not reached) or `allowed`.
+    pub(crate) outcome: String,
+    /// Why it was refused or failed.
+    pub(crate) reason: String,
+    /// How often.
+    pub(crate) count: u64,
+    /// The last time, RFC 3339.
+    pub(crate) last_at: String,
+    /// Bytes sent over connections that have ended.
+    pub(crate) sent_bytes: u64,
+    /// Bytes received over connections that have ended.
+    pub(crate) received_bytes: u64,
+}
+
 /// Isolation in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EnforcementBody {
     /// `none`, `limited`, `partial` or `full`.
     pub(crate) level: String,
+    /// What puts it in force: `native` or `bwrap` on Linux.
+    pub(crate) backend: String,
     /// Layers that are not in force.
     pub(crate) missing: Vec<String>,
     /// What the level means here.
@@ -177,7 +209,10 @@ impl From<&PluginView> for PluginBody {
             quarantined_tools: view.quarantined_tools.iter().map(QuarantinedToolBody::from).collect(),
             warnings: view.warnings.clone(),
             restarts: view.restarts,
+            activity: view.activity.clone(),
             noise_lines: view.noise_lines,
+            network_attempts: view.network_attempts.iter().map(NetworkAttemptBody::from).collect(),
+            network_attempts_unlisted: view.network_attempts_unlisted,
             enforcement: view.enforcement.as_ref().map(EnforcementBody::from),
         }
     }
@@ -206,9 +241,10 @@ impl From<&Backend> for BackendBody {
             .map(|expanded| secret_values(&expanded))
             .unwrap_or_default();
         let masked = |text: &str| ApprovedArgument::new(text, &secrets).masked();
+        let is_command = backend.command_tool().is_some();
         Self {
-            kind: "mcp".to_owned(),
-            transport: "stdio".to_owned(),
+            kind: if is_command { "command" } else { "mcp" }.to_owned(),
+            transport: if is_command { "none" } else { "stdio" }.to_owned(),
             command: masked(&backend.command),
             args: backend.args.iter().map(|argument| masked(argument)).collect(),
             env: backend.env.iter().map(|(name, _)| name.clone()).collect(),
@@ -249,8 +285,25 @@ impl From<&Enforcement> for EnforcementBody {
     fn from(enforcement: &Enforcement) -> Self {
         Self {
             level: enforcement.level.as_str().to_owned(),
+            backend: enforcement.backend.as_str().to_owned(),
             missing: enforcement.missing.clone(),
             note: enforcement.note.clone(),
+        }
+    }
+}
+
+impl From<&NetworkAttempt> for NetworkAttemptBody {
+    fn from(attempt: &NetworkAttempt) -> Self {
+        Self {
+            host: attempt.host.clone(),
+            port: attempt.port,
+            place: attempt.place(),
+            outcome: attempt.outcome.as_str().to_owned(),
+            reason: attempt.reason.clone(),
+            count: attempt.count,
+            last_at: rfc3339(attempt.last_at),
+            sent_bytes: attempt.sent_bytes,
+            received_bytes: attempt.received_bytes,
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct ReviewBody {
     pub(crate) package_files: u64,
     /// Bytes in the package.
     pub(crate) package_bytes: u64,
+    /// `server`, `command` for a program that runs once for each call, or `script` for a command that is a shell script.
+    pub(crate) runs: String,
     /// The program that would be executed.
     pub(crate) executable: String,
     /// Digest of that program.
@@ -120,6 +122,7 @@ impl From<&ReviewView> for ReviewBody {
             package_digest: view.package_digest.to_string(),
             package_files: view.package_files,
             package_bytes: view.package_bytes,
+            runs: view.runs.to_owned(),
             executable: view.executable.clone(),
             executable_digest: view.executable_digest.to_string(),
             argv: view.argv.clone(),

@@ -409,7 +409,7 @@ async fn requirement_97_a_killed_host_takes_every_process_of_its_plugins_along()
     let mut settings = Settings::default();
     let (path, value) = settings.host_environment.remove(0);
     let mut host = std::process::Command::new(plugward())
-        .args(["serve", "--stdio"])
+        .args(["serve", "--stdio", "--in-process"])
         .env("PLUGWARD_HOME", home.path())
         .env("PLUGWARD_ENVIRONMENT", "development")
         .env(path, value)

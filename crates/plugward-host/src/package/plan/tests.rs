@@ -50,6 +50,8 @@ impl Place {
             package_dir: &self.root.join("package"),
             facts: &hash_package(&self.root.join("package")).unwrap(),
             home_dir: &self.root.join("home"),
+            project_dir: None,
+            user: UserPolicy::Same,
             own_dir: &self.root.join("state"),
             host: &self.host,
             passed_variables: &[],
@@ -269,9 +271,45 @@ fn a_package_that_is_gone_is_named() {
         package_dir: &gone,
         facts: &facts,
         home_dir: &place.root.join("home"),
+        project_dir: None,
+        user: UserPolicy::Same,
         own_dir: &place.root.join("state"),
         host: &place.host,
         passed_variables: &[],
     };
     assert!(plan(&input).unwrap_err().to_string().starts_with("package folder `"));
+}
+
+/// What a person wrote into the manifest is not dropped without a word.
+#[test]
+fn a_folder_for_temporary_files_is_kept_where_the_plugin_can_write() {
+    let place = place();
+    fs::create_dir_all(place.root.join("home")).unwrap();
+    let given = |value: &str| {
+        let plan = place.plan(&format!("command: python3\nenv: {{TMPDIR: {value}}}")).unwrap();
+        let spec = plan.sandboxed_spec(1, SandboxSpec::new(plugward_sandbox::Level::Full), &[]);
+        let found: Vec<_> =
+            spec.env.iter().filter(|(name, _)| name == "TMPDIR").map(|(_, value)| value.clone()).collect();
+        assert_eq!(found.len(), 1);
+        (found[0].to_str().unwrap().to_owned(), plan.replaced_temporary_dir().is_some())
+    };
+    let home = place.path("home/scratch");
+    assert_eq!(given(&home), (home, false));
+    assert_eq!(given("/tmp/mine"), ("/tmp/mine".to_owned(), false));
+    assert_eq!(given("/var/tmp"), ("/tmp".to_owned(), true));
+}
+
+// Threat: state kept below `/usr` is in what every plugin is shown.
+#[test]
+fn a_state_folder_that_plugins_are_shown_is_refused() {
+    let shown = |own: &str| {
+        let shared = [Path::new("/usr"), Path::new("/no/such/place")];
+        refuse_shown(Path::new(own), shared.into_iter()).map_err(|error| error.to_string())
+    };
+    let text = shown("/usr/local/state/plugward").unwrap_err();
+    assert!(
+        text.contains("`/usr/local/state/plugward` lies inside `/usr`") && text.contains("PLUGWARD_HOME"),
+        "{text}"
+    );
+    assert_eq!(shown("/var/lib/plugward"), Ok(()));
 }

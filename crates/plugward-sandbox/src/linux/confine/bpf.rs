@@ -15,6 +15,7 @@ const JUMP_GREATER: u16 = 0x25;
 const JUMP_GREATER_OR_EQUAL: u16 = 0x35;
 const JUMP_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
+const AND: u16 = 0x54;
 
 const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCHITECTURE: u32 = 4;
@@ -37,6 +38,8 @@ pub(super) enum Action {
     Allow,
     Errno(u16),
     Kill,
+    /// An observer is asked, who lets it go on.
+    Ask,
 }
 
 impl Action {
@@ -45,6 +48,7 @@ impl Action {
             Self::Allow => libc::SECCOMP_RET_ALLOW,
             Self::Errno(errno) => libc::SECCOMP_RET_ERRNO | errno as u32,
             Self::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+            Self::Ask => libc::SECCOMP_RET_USER_NOTIF,
         }
     }
 }
@@ -57,10 +61,14 @@ pub(super) enum Unless {
     Never,
     /// None of these bits is set in the argument.
     NoBit { argument: u32, bits: u32 },
+    /// In one of two arguments none of the bits given for it is set.
+    NotBoth { first: (u32, u32), second: (u32, u32) },
     /// The argument is none of these values.
     NoneOf { argument: u32, values: &'static [u32] },
     /// All pairs of argument and value of one of these lists are equal.
     AnyOf(&'static [&'static [(u32, u32)]]),
+    /// As `AnyOf`, of the bits that the mask between argument and value leaves.
+    AnyMasked(&'static [&'static [(u32, u32, u32)]]),
     /// The argument, a pointer of 64 bits, is null.
     Null { argument: u32 },
 }
@@ -102,6 +110,23 @@ impl Program {
         Self(program)
     }
 
+    /// An observer is asked about these calls; everything else is allowed. Calls by other conventions are for the filter
+    /// of the sandbox, whose stricter answer wins.
+    pub(super) fn asking(numbers: impl Iterator<Item = i64>) -> Self {
+        let mut program = vec![
+            statement(LOAD_WORD, OFFSET_ARCHITECTURE),
+            jump(JUMP_EQUAL, ARCHITECTURE, 1, 0),
+            give(Action::Allow),
+            statement(LOAD_WORD, OFFSET_NUMBER),
+        ];
+        for number in numbers {
+            program.push(jump(JUMP_EQUAL, u32::try_from(number).unwrap_or(u32::MAX), 0, 1));
+            program.push(give(Action::Ask));
+        }
+        program.push(give(Action::Allow));
+        Self(program)
+    }
+
     pub(super) fn instructions(&self) -> &[sock_filter] {
         &self.0
     }
@@ -117,6 +142,14 @@ fn body(rule: &Rule) -> Vec<sock_filter> {
         Unless::NoBit { argument, bits } => {
             vec![statement(LOAD_WORD, low(argument)), jump(JUMP_ANY_BIT, bits, 1, 0), allow, deny]
         }
+        Unless::NotBoth { first, second } => vec![
+            statement(LOAD_WORD, low(first.0)),
+            jump(JUMP_ANY_BIT, first.1, 0, 2),
+            statement(LOAD_WORD, low(second.0)),
+            jump(JUMP_ANY_BIT, second.1, 1, 0),
+            allow,
+            deny,
+        ],
         Unless::NoneOf { argument, values } => {
             let mut body = vec![statement(LOAD_WORD, low(argument))];
             for value in values {
@@ -132,6 +165,21 @@ fn body(rule: &Rule) -> Vec<sock_filter> {
                     // Over the rest of this list: two instructions each, and its `allow`.
                     let rest = 2 * (list.len() - position - 1) + 1;
                     body.push(statement(LOAD_WORD, low(*argument)));
+                    body.push(jump(JUMP_EQUAL, *value, 0, u8::try_from(rest).unwrap_or(u8::MAX)));
+                }
+                body.push(allow);
+            }
+            body.push(deny);
+            body
+        }
+        Unless::AnyMasked(lists) => {
+            let mut body = Vec::new();
+            for list in lists {
+                for (position, (argument, mask, value)) in list.iter().enumerate() {
+                    // Over the rest of this list: three instructions each, and its `allow`.
+                    let rest = 3 * (list.len() - position - 1) + 1;
+                    body.push(statement(LOAD_WORD, low(*argument)));
+                    body.push(statement(AND, *mask));
                     body.push(jump(JUMP_EQUAL, *value, 0, u8::try_from(rest).unwrap_or(u8::MAX)));
                 }
                 body.push(allow);
@@ -211,6 +259,10 @@ pub(super) mod simulation {
                     accumulator = call.word(instruction.k);
                     continue;
                 }
+                AND => {
+                    accumulator &= instruction.k;
+                    continue;
+                }
                 RETURN => return action(instruction.k),
                 JUMP_EQUAL => accumulator == instruction.k,
                 JUMP_GREATER => accumulator > instruction.k,
@@ -227,6 +279,7 @@ pub(super) mod simulation {
             libc::SECCOMP_RET_ALLOW => Action::Allow,
             libc::SECCOMP_RET_ERRNO => Action::Errno(code as u16),
             libc::SECCOMP_RET_KILL_PROCESS => Action::Kill,
+            libc::SECCOMP_RET_USER_NOTIF => Action::Ask,
             other => panic!("unknown action {other:#x}"),
         }
     }
@@ -267,10 +320,25 @@ mod tests {
         assert_eq!(answer(lists, &[2, 0, 8]), Action::Allow);
         assert_eq!(answer(lists, &[2, 0, 9]), DENIED);
         assert_eq!(answer(lists, &[3, 0, 8]), DENIED);
+        let masked = Unless::AnyMasked(&[&[(0, !0, 1)], &[(0, 0xf, 2), (2, !0, 8)]]);
+        assert_eq!(answer(masked, &[1]), Action::Allow);
+        assert_eq!(answer(masked, &[UPPER | 0x82, 0, 8]), Action::Allow);
+        assert_eq!(answer(masked, &[0x82, 0, 9]), DENIED);
+        assert_eq!(answer(masked, &[0x81, 0, 8]), DENIED);
         let null = Unless::Null { argument: 1 };
         assert_eq!(answer(null, &[1, 0]), Action::Allow);
         assert_eq!(answer(null, &[0, 1]), DENIED);
         assert_eq!(answer(null, &[0, UPPER]), DENIED);
+    }
+
+    /// A filter that asks about its own message to the observer would wait for itself.
+    #[test]
+    fn only_listed_calls_are_asked_about() {
+        let program = Program::asking([7, 9].into_iter());
+        assert_eq!(run(&program, Call::new(9, &[])), Action::Ask);
+        assert_eq!(run(&program, Call::new(8, &[])), Action::Allow);
+        assert_eq!(run(&program, Call { architecture: 0x4000_0003, ..Call::new(9, &[]) }), Action::Allow);
+        assert!(!crate::linux::observe::numbers().any(|number| number == libc::SYS_sendmsg));
     }
 
     /// The same kernel code is reached by other numbers; a filter that looks at one list only is no filter.

@@ -10,8 +10,12 @@ use std::{
 
 use rustix::fs::{FileType, fstat};
 
+use crate::Network;
+
 /// Oldest version accepted where Landlock is all there is for files: the first that mediates truncating.
 pub(in crate::linux) const MINIMUM_ABI: u8 = 3;
+/// First version that knows signals and Unix sockets without a path.
+pub(in crate::linux) const SCOPES_ABI: u8 = 6;
 /// Newest version whose rights are known here; a newer kernel is asked for these.
 const NEWEST_ABI: u8 = 10;
 
@@ -26,8 +30,16 @@ const MAKE_DEVICES: u64 = 1 << 6 | 1 << 11;
 /// Rights that mean something for a file that is not a folder; the kernel refuses others in its rules.
 const FILE_RIGHTS: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
+/// Connecting by TCP.
+const CONNECT_TCP: u64 = 1 << 1;
+/// Network rights about TCP.
+const TCP_RIGHTS: u64 = 0b11;
+/// First version that knows TCP.
+const TCP_ABI: u8 = 4;
+
 const CREATE_VERSION: libc::c_uint = 1;
 const RULE_PATH_BENEATH: libc::c_int = 1;
+const RULE_NET_PORT: libc::c_int = 2;
 
 /// Structure of the kernel interface; later fields are left out, which the kernel reads as zero.
 #[repr(C)]
@@ -44,6 +56,35 @@ struct PathBeneathAttributes {
     parent: libc::c_int,
 }
 
+/// As above.
+#[repr(C)]
+struct NetPortAttributes {
+    allowed: u64,
+    port: u64,
+}
+
+/// What rules say about the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Connections {
+    /// Every right is taken.
+    None,
+    /// TCP to the ports allowed. Datagrams are left alone: the network they are in has no way out, and names are asked
+    /// for by them.
+    Ports,
+    /// No right is taken.
+    All,
+}
+
+impl From<&Network> for Connections {
+    fn from(network: &Network) -> Self {
+        match network {
+            Network::Off => Self::None,
+            Network::Hosts(_) => Self::Ports,
+            Network::Open => Self::All,
+        }
+    }
+}
+
 /// What a rule allows beneath its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::linux) enum Access {
@@ -57,7 +98,20 @@ pub(in crate::linux) enum Access {
 
 /// Version of the running kernel as far as it is known here, 0 if Landlock is not active.
 pub(in crate::linux) fn kernel_abi() -> u8 {
-    u8::try_from(kernel_version()).unwrap_or(NEWEST_ABI).min(NEWEST_ABI)
+    let abi = u8::try_from(kernel_version()).unwrap_or(NEWEST_ABI).min(NEWEST_ABI);
+    #[cfg(feature = "mutation")]
+    let abi = abi.min(CAP.load(std::sync::atomic::Ordering::Relaxed));
+    abi
+}
+
+/// Version beyond which a test pretends that the kernel has none.
+#[cfg(feature = "mutation")]
+static CAP: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(NEWEST_ABI);
+
+/// Makes this process take the kernel for one of an older version.
+#[cfg(feature = "mutation")]
+pub(in crate::linux) fn cap_abi(abi: u8) {
+    CAP.store(abi, std::sync::atomic::Ordering::Relaxed);
 }
 
 /// Version of the running kernel, 0 if Landlock is not active.
@@ -94,7 +148,7 @@ const fn network_rights(abi: u8) -> u64 {
 
 /// Scopes known to a version: abstract Unix sockets and signals.
 const fn scopes(abi: u8) -> u64 {
-    if abi < 6 { 0 } else { 0b11 }
+    if abi < SCOPES_ABI { 0 } else { 0b11 }
 }
 
 /// A rule set under construction.
@@ -105,11 +159,15 @@ pub(in crate::linux) struct Ruleset {
 }
 
 impl Ruleset {
-    /// Handles every right of the running kernel; the network only if it is to be closed.
-    pub(super) fn new(abi: u8, close_network: bool) -> io::Result<Self> {
+    /// Handles every right of the running kernel; of the network what is to be closed.
+    pub(super) fn new(abi: u8, connections: Connections) -> io::Result<Self> {
         let attributes = RulesetAttributes {
             handled_fs: file_rights(abi),
-            handled_net: if close_network { network_rights(abi) } else { 0 },
+            handled_net: match connections {
+                Connections::None => network_rights(abi),
+                Connections::Ports => network_rights(abi) & TCP_RIGHTS,
+                Connections::All => 0,
+            },
             scoped: scopes(abi),
         };
         // Older kernels know a shorter structure and refuse a longer one only if what they do not know is set.
@@ -157,6 +215,26 @@ impl Ruleset {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
+    /// Allows connecting to a TCP port of any address. A kernel that does not know TCP here takes no right of it either.
+    pub(super) fn allow_port(&self, port: u16) -> io::Result<()> {
+        if self.abi < TCP_ABI {
+            return Ok(());
+        }
+        let attributes = NetPortAttributes { allowed: CONNECT_TCP, port: port.into() };
+        #[allow(unsafe_code, reason = "landlock_add_rule has no safe wrapper")]
+        // SAFETY: `attributes` is initialised and lives across the call; the descriptor is open as long as `self` lives.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_landlock_add_rule,
+                self.descriptor.as_raw_fd(),
+                RULE_NET_PORT,
+                &raw const attributes,
+                0_u32,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// Puts the rules in force for this process and all it starts. Allocates nothing.
     pub(super) fn restrict_self(&self) -> io::Result<()> {
         #[allow(unsafe_code, reason = "landlock_restrict_self has no safe wrapper")]
@@ -185,11 +263,16 @@ mod tests {
     fn the_running_kernel_accepts_its_own_version() {
         let abi = kernel_abi();
         assert!(abi >= MINIMUM_ABI, "this machine has no Landlock to test with");
-        let ruleset = Ruleset::new(abi, true).unwrap();
+        let ruleset = Ruleset::new(abi, Connections::Ports).unwrap();
+        ruleset.allow_port(443).unwrap();
         for (path, access) in [("/usr", Access::Read), ("/dev/null", Access::Device), ("/tmp", Access::Write)] {
             let opened = rustix::fs::open(path, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
             ruleset.allow(opened.as_fd(), access).unwrap();
         }
-        assert_eq!(Ruleset::new(NEWEST_ABI, true).is_ok(), abi == NEWEST_ABI, "control: unknown rights are refused");
+        assert_eq!(
+            Ruleset::new(NEWEST_ABI, Connections::None).is_ok(),
+            abi == NEWEST_ABI,
+            "control: unknown rights are refused"
+        );
     }
 }

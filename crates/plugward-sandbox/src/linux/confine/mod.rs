@@ -9,9 +9,10 @@ mod landlock;
 mod limits;
 mod seccomp;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::{
+    io::Errno,
     process::{Gid, Uid},
     thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
@@ -19,11 +20,14 @@ use rustix::{
 use super::{
     failure::{Failure, Step},
     layers::Layers,
+    observe,
 };
 use crate::{Limits, Network, SandboxSpec, UserPolicy, enforcement::Applied};
 
+#[cfg(feature = "mutation")]
+pub(super) use landlock::cap_abi;
 pub(crate) use landlock::kernel_version as landlock_version;
-pub(super) use landlock::{Access, MINIMUM_ABI, kernel_abi};
+pub(super) use landlock::{Access, MINIMUM_ABI, SCOPES_ABI, kernel_abi};
 pub(super) use limits::ProcessCount;
 
 /// Steps of one process on itself, prepared.
@@ -34,16 +38,22 @@ pub(super) struct Confinement {
     drop_capabilities: bool,
     landlock: Option<landlock::Ruleset>,
     filter: Option<bpf::Program>,
+    /// The way into a control group.
+    group: Option<OwnedFd>,
+    /// A second filter that asks an observer, and where that one waits.
+    observed: Option<(bpf::Program, OwnedFd)>,
     applied: Applied,
 }
 
 impl Confinement {
     /// Prepares limits, capabilities and filter for a sandbox.
     pub(super) fn prepare(spec: &SandboxSpec, count: ProcessCount, layers: Layers) -> Self {
-        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, spec.level));
+        let scoped = layers.has(Layers::LANDLOCK) && kernel_abi() >= SCOPES_ABI;
+        let unix = seccomp::UnixSockets::of(spec.level, scoped);
+        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, spec.level, unix));
         let applied = Applied::default()
             .with_if(filter.is_some(), Applied::SECCOMP)
-            .with_if(filter.is_some() && spec.network != Network::Open, Applied::NO_SOCKETS);
+            .with_if(filter.is_some() && spec.network == Network::Off, Applied::NO_SOCKETS);
         let limits = layers.has(Layers::LIMITS).then_some((spec.limits, count));
         Self {
             applied: limits.map_or(applied, |(limits, count)| applied.with(limits::applied(&limits, count))),
@@ -52,6 +62,8 @@ impl Confinement {
             drop_capabilities: layers.has(Layers::CAPABILITIES),
             landlock: None,
             filter,
+            group: None,
+            observed: None,
         }
     }
 
@@ -66,12 +78,17 @@ impl Confinement {
     ) -> Result<Self, Failure> {
         let abi = kernel_abi();
         if abi < minimum_abi {
-            return Err(Failure::at(Step::LandlockVersion)(rustix::io::Errno::OPNOTSUPP));
+            return Err(Failure::at(Step::LandlockVersion)(Errno::OPNOTSUPP));
         }
         if abi == 0 || !layers.has(Layers::LANDLOCK) {
             return Ok(self);
         }
-        let ruleset = landlock::Ruleset::new(abi, *network != Network::Open).map_err(Failure::at(Step::Landlock))?;
+        let ruleset = landlock::Ruleset::new(abi, network.into()).map_err(Failure::at(Step::Landlock))?;
+        if let Network::Hosts(listed) = network {
+            for port in listed.ports() {
+                ruleset.allow_port(port).map_err(Failure::at(Step::Landlock))?;
+            }
+        }
         for (position, path, access) in paths {
             ruleset.allow(path.as_fd(), access).map_err(Failure::about(Step::Landlock, position))?;
         }
@@ -87,6 +104,18 @@ impl Confinement {
         self
     }
 
+    /// Puts the process into a control group first, through the file it is entered by.
+    pub(super) fn in_group(mut self, entrance: OwnedFd) -> Self {
+        self.group = Some(entrance);
+        self
+    }
+
+    /// Adds the filter of a trial, which asks the observer at the other end of `socket` about every call with a name in it.
+    pub(super) fn observed_by(mut self, socket: Option<OwnedFd>) -> Self {
+        self.observed = socket.map(|socket| (bpf::Program::asking(observe::numbers()), socket));
+        self
+    }
+
     /// What will be in force once [`apply`](Self::apply) has succeeded.
     pub(super) fn applied(&self) -> Applied {
         self.applied
@@ -94,6 +123,9 @@ impl Confinement {
 
     /// Puts everything in force, the filter last. Allocates nothing.
     pub(super) fn apply(&self) -> Result<(), Failure> {
+        if let Some(entrance) = &self.group {
+            rustix::io::write(entrance, b"0").map_err(Failure::at(Step::Limits))?;
+        }
         if let Some((limits, count)) = &self.limits {
             limits::apply(limits, *count).map_err(Failure::at(Step::Limits))?;
         }
@@ -111,11 +143,21 @@ impl Confinement {
         if let Some(landlock) = &self.landlock {
             landlock.restrict_self().map_err(Failure::at(Step::Landlock))?;
         }
+        if let Some((asking, observer)) = &self.observed {
+            let listener = seccomp::load_asking(asking).map_err(Failure::at(Step::Observer))?;
+            observe::hand_over(&listener, observer.as_fd()).map_err(Failure::at(Step::Observer))?;
+        }
         if let Some(filter) = &self.filter {
             seccomp::load(filter).map_err(Failure::at(Step::Seccomp))?;
         }
         Ok(())
     }
+}
+
+/// Makes a process the first choice of the kernel when memory runs out: a plugin, and never the host.
+pub(super) fn put_first_out_of_memory(process: &str) -> Result<(), Failure> {
+    let score = format!("/proc/{process}/oom_score_adj");
+    std::fs::write(score, "1000").map_err(Failure::at(Step::OutOfMemory))
 }
 
 /// Gives up every capability, for processes of ours beside the plugin.

@@ -3,7 +3,10 @@
 //! Owns the lists with their reasons, and loading the filter. Refuses killing for a forbidden call: run times probe for
 //! features and fall back when they read an error, so only calls of another architecture kill.
 
-use std::io;
+use std::{
+    io,
+    os::fd::{FromRawFd, OwnedFd},
+};
 
 use super::bpf::{Program, Rule, Unless};
 use crate::{Level, Network};
@@ -67,6 +70,9 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
+    // Memory that belongs to no process, so that nobody who counts sees it.
+    libc::SYS_shmget,
+    libc::SYS_msgget,
     // The machine itself.
     libc::SYS_kexec_load,
     libc::SYS_kexec_file_load,
@@ -128,10 +134,8 @@ const METADATA: &[i64] = &[
     REMOVEXATTRAT,
     FILE_SETATTR,
     libc::SYS_inotify_add_watch,
-    // Shared memory and queues of the user, which no file permission protects.
-    libc::SYS_shmget,
+    // Semaphores and queues of the user, which no file permission protects.
     libc::SYS_shmat,
-    libc::SYS_msgget,
     libc::SYS_semget,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
@@ -163,6 +167,44 @@ const fn only_own(number: i64, argument: u32) -> Rule {
     Rule { number, unless: Unless::NoBit { argument, bits: u32::MAX }, errno: libc::EPERM }
 }
 
+/// Bits of a file's mode that let it run as its owner or group, whoever starts it.
+const SET_ID_BITS: u32 = libc::S_ISUID | libc::S_ISGID;
+
+/// Flags of an opening that makes a file and therefore reads a mode; a caller without them may leave anything in its place.
+const MAKING_FLAGS: u32 = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
+
+const fn no_set_id(number: i64, argument: u32) -> Rule {
+    Rule { number, unless: Unless::NoBit { argument, bits: SET_ID_BITS }, errno: libc::EPERM }
+}
+
+const fn no_set_id_made(number: i64, flags: u32, mode: u32) -> Rule {
+    let unless = Unless::NotBoth { first: (flags, MAKING_FLAGS), second: (mode, SET_ID_BITS) };
+    Rule { number, unless, errno: libc::EPERM }
+}
+
+/// A program that runs as its owner could be left where another user of the machine finds it; inside, nothing gains by one.
+/// Below level `full` modes cannot be changed at all.
+const SET_ID_CHANGE: &[Rule] =
+    &[no_set_id(libc::SYS_fchmod, 1), no_set_id(libc::SYS_fchmodat, 2), no_set_id(FCHMODAT2, 2)];
+
+#[cfg(target_arch = "x86_64")]
+const SET_ID_CHANGE_HERE: &[Rule] = &[no_set_id(libc::SYS_chmod, 1)];
+#[cfg(target_arch = "aarch64")]
+const SET_ID_CHANGE_HERE: &[Rule] = &[];
+
+/// The same for making files, at every level.
+const SET_ID_MADE: &[Rule] = &[no_set_id_made(libc::SYS_openat, 2, 3), no_set_id(libc::SYS_mknodat, 2)];
+
+/// Its mode is behind a pointer, where no filter can look. Programs fall back to `openat` when it does not exist. Level
+/// `limited`, which makes no claim about files, leaves it: a plugward inside would need it.
+const NO_OPENAT2: Rule = Rule { number: libc::SYS_openat2, unless: Unless::Never, errno: libc::ENOSYS };
+
+#[cfg(target_arch = "x86_64")]
+const SET_ID_MADE_HERE: &[Rule] =
+    &[no_set_id_made(libc::SYS_open, 1, 2), no_set_id(libc::SYS_creat, 1), no_set_id(libc::SYS_mknod, 1)];
+#[cfg(target_arch = "aarch64")]
+const SET_ID_MADE_HERE: &[Rule] = &[];
+
 /// Rules that look at arguments, at every level.
 const CONDITIONAL: &[Rule] = &[
     Rule { number: libc::SYS_clone, unless: Unless::NoBit { argument: 0, bits: NAMESPACE_FLAGS }, errno: libc::EPERM },
@@ -186,6 +228,14 @@ const CONDITIONAL: &[Rule] = &[
     Rule { number: libc::SYS_socketpair, unless: Unless::AnyOf(&[&[(0, libc::AF_UNIX as u32)]]), errno: libc::EPERM },
 ];
 
+/// A process that hides from its own user cannot be measured. At level `full` the launcher sees it all the same, and level
+/// `limited` is kept open for a plugward inside, which hides its own.
+const NO_HIDING: Rule = Rule {
+    number: libc::SYS_prctl,
+    unless: Unless::NoneOf { argument: 0, values: &[libc::PR_SET_DUMPABLE as u32] },
+    errno: libc::EPERM,
+};
+
 /// No family at all: this closes TCP, UDP, multipath TCP, virtual machine, netlink, packet, and Unix sockets by name.
 const NO_SOCKET: Rule = Rule { number: libc::SYS_socket, unless: Unless::Never, errno: libc::EPERM };
 
@@ -202,8 +252,7 @@ const NETWORK_SOCKET: Rule = Rule {
     errno: libc::EPERM,
 };
 
-/// As above without Unix sockets. Older versions of Landlock do not see a connection by path, so at level `partial` the
-/// user's message bus, or plugward's own control socket, would do what the plugin must not.
+/// As above without Unix sockets, see [`UnixSockets`].
 const NETWORK_SOCKET_WITHOUT_UNIX: Rule = Rule {
     number: libc::SYS_socket,
     unless: Unless::AnyOf(&[
@@ -214,18 +263,91 @@ const NETWORK_SOCKET_WITHOUT_UNIX: Rule = Rule {
     errno: libc::EPERM,
 };
 
+/// Bits of a socket's kind that are not the kind but flags (non-blocking, close on execution).
+const KIND_MASK: u32 = 0xf;
+/// Every bit counts.
+const WHOLE: u32 = u32::MAX;
+const TCP: u32 = libc::IPPROTO_TCP as u32;
+const UDP: u32 = libc::IPPROTO_UDP as u32;
+const STREAM: u32 = libc::SOCK_STREAM as u32;
+const DATAGRAM: u32 = libc::SOCK_DGRAM as u32;
+const IPV4: u32 = libc::AF_INET as u32;
+const IPV6: u32 = libc::AF_INET6 as u32;
+
+/// Sockets of a plugin with listed hosts: plain TCP, and UDP to ask for names. Multipath TCP is left out because Landlock
+/// does not see it.
+const LISTED_SOCKET: Rule = Rule {
+    number: libc::SYS_socket,
+    unless: Unless::AnyMasked(&[
+        &[(0, WHOLE, IPV4), (1, KIND_MASK, STREAM), (2, WHOLE, 0)],
+        &[(0, WHOLE, IPV4), (1, KIND_MASK, STREAM), (2, WHOLE, TCP)],
+        &[(0, WHOLE, IPV6), (1, KIND_MASK, STREAM), (2, WHOLE, 0)],
+        &[(0, WHOLE, IPV6), (1, KIND_MASK, STREAM), (2, WHOLE, TCP)],
+        &[(0, WHOLE, IPV4), (1, KIND_MASK, DATAGRAM), (2, WHOLE, 0)],
+        &[(0, WHOLE, IPV4), (1, KIND_MASK, DATAGRAM), (2, WHOLE, UDP)],
+    ]),
+    errno: libc::EPERM,
+};
+
+/// Sending that connects as well, which Landlock does not see either.
+const fn no_fast_open(number: i64, argument: u32) -> Rule {
+    Rule { number, unless: Unless::NoBit { argument, bits: libc::MSG_FASTOPEN as u32 }, errno: libc::EPERM }
+}
+const NO_FAST_OPEN: [Rule; 3] =
+    [no_fast_open(libc::SYS_sendto, 3), no_fast_open(libc::SYS_sendmsg, 2), no_fast_open(libc::SYS_sendmmsg, 3)];
+/// Whether a plugin with an open network may make Unix sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnixSockets {
+    /// They reach nothing but what the plugin was given, or the level makes no claim about them.
+    Allowed,
+    /// They would reach services that act for their user: the message bus, or plugward's own control socket.
+    Forbidden,
+}
+
+impl UnixSockets {
+    /// Those with a path need a file tree of the plugin's own, because older versions of Landlock do not see a connection
+    /// by path. Those without one are in the network, which is the machine's own where it is open, so they need Landlock's
+    /// scope; `scoped` tells whether it is in force.
+    pub(super) fn of(level: Level, scoped: bool) -> Self {
+        match level {
+            Level::Full if scoped => Self::Allowed,
+            Level::Full | Level::Partial => Self::Forbidden,
+            _ => Self::Allowed,
+        }
+    }
+}
+
 /// The filter of a plugin. Only level `full` has a file tree of its own.
-pub(super) fn program(network: &Network, level: Level) -> Program {
+pub(super) fn program(network: &Network, level: Level, unix: UnixSockets) -> Program {
     let never = |numbers: &[i64]| -> Vec<Rule> {
         numbers.iter().map(|number| Rule { number: *number, unless: Unless::Never, errno: libc::EPERM }).collect()
     };
-    let mut rules = [never(FORBIDDEN), never(FORBIDDEN_HERE), CONDITIONAL.to_vec()].concat();
-    rules.push(match (network, level) {
-        (Network::Open, Level::Partial) => NETWORK_SOCKET_WITHOUT_UNIX,
-        (Network::Open, _) => NETWORK_SOCKET,
-        _ => NO_SOCKET,
+    let mut rules = [
+        never(FORBIDDEN),
+        never(FORBIDDEN_HERE),
+        CONDITIONAL.to_vec(),
+        SET_ID_MADE.to_vec(),
+        SET_ID_MADE_HERE.to_vec(),
+    ]
+    .concat();
+    rules.push(match (network, unix) {
+        (Network::Open, UnixSockets::Forbidden) => NETWORK_SOCKET_WITHOUT_UNIX,
+        (Network::Open, UnixSockets::Allowed) => NETWORK_SOCKET,
+        (Network::Hosts(_), _) => LISTED_SOCKET,
+        (Network::Off, _) => NO_SOCKET,
     });
-    if level != Level::Full {
+    if let Network::Hosts(_) = network {
+        rules.extend(NO_FAST_OPEN);
+    }
+    if level != Level::Limited {
+        rules.push(NO_OPENAT2);
+    }
+    if level == Level::Partial {
+        rules.push(NO_HIDING);
+    }
+    if level == Level::Full {
+        rules.extend([SET_ID_CHANGE, SET_ID_CHANGE_HERE].concat());
+    } else {
         rules.extend([never(METADATA), never(METADATA_HERE)].concat());
         // Times of an open file may be set, which its owner's own programs do after writing it.
         rules.push(Rule { number: libc::SYS_utimensat, unless: Unless::Null { argument: 1 }, errno: libc::EPERM });
@@ -235,6 +357,24 @@ pub(super) fn program(network: &Network, level: Level) -> Program {
 
 /// Puts the filter in force for this process and all it starts. Allocates nothing.
 pub(super) fn load(program: &Program) -> io::Result<()> {
+    set_filter(program, 0).map(|_| ())
+}
+
+/// As [`load`] for a filter that asks; returns where the questions come. Allocates nothing.
+pub(super) fn load_asking(program: &Program) -> io::Result<OwnedFd> {
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // A signal would otherwise make the plugin's call start again and be counted twice. Kernels before 5.19 cannot.
+    let raw = match set_filter(program, listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set_filter(program, listener)?,
+        other => other?,
+    };
+    let raw = i32::try_from(raw).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+    #[allow(unsafe_code, reason = "taking ownership of a raw descriptor")]
+    // SAFETY: the kernel has just made this descriptor for the call above and nothing else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+fn set_filter(program: &Program, flags: libc::c_ulong) -> io::Result<libc::c_long> {
     let instructions = program.instructions();
     let filter = libc::sock_fprog {
         len: libc::c_ushort::try_from(instructions.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
@@ -242,13 +382,15 @@ pub(super) fn load(program: &Program) -> io::Result<()> {
     };
     #[allow(unsafe_code, reason = "seccomp has no safe wrapper")]
     // SAFETY: `filter` points to `len` instructions that live across the call; the kernel copies and checks them.
-    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter) };
+    if result >= 0 { Ok(result) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use crate::ListedHosts;
 
     use super::{
         super::bpf::{
@@ -261,18 +403,27 @@ mod tests {
     const DENIED: Action = Action::Errno(libc::EPERM as u16);
 
     fn off() -> Program {
-        program(&Network::Off, Level::Full)
+        program(&Network::Off, Level::Full, UnixSockets::Allowed)
+    }
+
+    fn shared_tree(network: &Network) -> Program {
+        program(network, Level::Partial, UnixSockets::of(Level::Partial, true))
+    }
+
+    fn made() -> impl Iterator<Item = &'static Rule> {
+        SET_ID_MADE.iter().chain(SET_ID_MADE_HERE)
     }
 
     /// Two rules for one call would make the second one dead without anybody noticing.
     #[test]
     fn every_call_has_one_rule() {
         let all = [FORBIDDEN, FORBIDDEN_HERE, METADATA, METADATA_HERE].concat();
-        let numbers: Vec<i64> = all.into_iter().chain(CONDITIONAL.iter().map(|rule| rule.number)).collect();
+        let numbers: Vec<i64> =
+            all.into_iter().chain(CONDITIONAL.iter().chain(made()).map(|rule| rule.number)).collect();
         let distinct: BTreeSet<&i64> = numbers.iter().collect();
         assert_eq!(distinct.len(), numbers.len());
         assert!(numbers.iter().all(|number| *number <= i64::from(LAST_KNOWN)));
-        assert!(program(&Network::Off, Level::Partial).instructions().len() < 4096, "the kernel's limit");
+        assert!(shared_tree(&Network::Off).instructions().len() < 4096, "the kernel's limit");
     }
 
     // Requirement 87: a forbidden call is refused, wherever it stands in the list.
@@ -283,7 +434,7 @@ mod tests {
         for number in 0..=i64::from(LAST_KNOWN) {
             let expected = if refused.contains(&number) || number == libc::SYS_socket {
                 DENIED
-            } else if number == libc::SYS_clone3 {
+            } else if matches!(number, libc::SYS_clone3 | libc::SYS_openat2) {
                 Action::Errno(libc::ENOSYS as u16)
             } else if conditional.contains(&number) {
                 continue;
@@ -310,30 +461,95 @@ mod tests {
     // Requirement 91: off means no family; open means the families of the network and nothing else.
     #[test]
     fn socket_families() {
-        let open = program(&Network::Open, Level::Full);
-        let shared = program(&Network::Open, Level::Partial);
+        let open = program(&Network::Open, Level::Full, UnixSockets::of(Level::Full, true));
+        // A kernel that does not know scopes leaves a plugin without Unix sockets.
+        let older = program(&Network::Open, Level::Full, UnixSockets::of(Level::Full, false));
+        let shared = shared_tree(&Network::Open);
         for family in 0..64 {
             assert_eq!(run(&off(), Call::new(libc::SYS_socket, &[family, 1, 0])), DENIED);
             let expected = if matches!(family, 1 | 2 | 10 | 16) { Action::Allow } else { DENIED };
             assert_eq!(run(&open, Call::new(libc::SYS_socket, &[family, 1, 0])), expected, "family {family}");
             let expected = if family == 1 { DENIED } else { expected };
             assert_eq!(run(&shared, Call::new(libc::SYS_socket, &[family, 1, 0])), expected, "family {family}");
+            assert_eq!(run(&older, Call::new(libc::SYS_socket, &[family, 1, 0])), expected, "family {family}");
             let pair = run(&off(), Call::new(libc::SYS_socketpair, &[family, 1, 0]));
             assert_eq!(pair, if family == 1 { Action::Allow } else { DENIED });
         }
         assert_eq!(run(&open, Call::new(libc::SYS_socket, &[16, 3, 9])), DENIED, "audit messages");
     }
 
+    // Requirement 91: with listed hosts, plain TCP and the means to ask for a name, and no way to connect beside them.
+    #[test]
+    fn listed_hosts_take_plain_tcp_and_names() {
+        let listed = program(&Network::Hosts(ListedHosts::default()), Level::Full, UnixSockets::Allowed);
+        let flags = (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u64;
+        for family in 0..64 {
+            for kind in 0..8 {
+                for protocol in [0, 1, 6, 17, 132, 255, 262] {
+                    let tcp = matches!(family, 2 | 10) && kind == 1 && matches!(protocol, 0 | 6);
+                    let udp = family == 2 && kind == 2 && matches!(protocol, 0 | 17);
+                    let expected = if tcp || udp { Action::Allow } else { DENIED };
+                    for kind in [kind, kind | flags] {
+                        let call = Call::new(libc::SYS_socket, &[family, kind, protocol]);
+                        assert_eq!(run(&listed, call), expected, "socket {family} {kind} {protocol}");
+                    }
+                }
+            }
+        }
+        let fast_open = libc::MSG_FASTOPEN as u64;
+        for (number, plain, opening) in [
+            (libc::SYS_sendto, [0, 0, 0, 0], [0, 0, 0, fast_open]),
+            (libc::SYS_sendmsg, [0, 0, 0, 0], [0, 0, fast_open | 0x4000, 0]),
+            (libc::SYS_sendmmsg, [0, 0, 0, 0], [0, 0, 0, fast_open]),
+        ] {
+            assert_eq!(run(&listed, Call::new(number, &plain)), Action::Allow);
+            assert_eq!(run(&listed, Call::new(number, &opening)), DENIED);
+        }
+    }
+
     /// What Landlock does not see has to be closed where there is no file tree of its own, and only there.
     #[test]
     fn metadata_is_closed_without_a_file_tree_of_its_own() {
-        let shared = program(&Network::Off, Level::Partial);
+        let shared = shared_tree(&Network::Off);
         for number in METADATA.iter().chain(METADATA_HERE) {
             assert_eq!(run(&shared, Call::new(*number, &[])), DENIED, "call {number}");
             assert_eq!(run(&off(), Call::new(*number, &[])), Action::Allow, "call {number}");
         }
         assert_eq!(run(&shared, Call::new(libc::SYS_utimensat, &[3, 0])), Action::Allow);
         assert_eq!(run(&shared, Call::new(libc::SYS_utimensat, &[3, 0x7000])), DENIED);
+    }
+
+    // Threat 28: no way of making a file or changing its mode sets a bit that lets it run as its owner.
+    #[test]
+    fn programs_that_run_as_their_owner_cannot_be_made() {
+        const CREATE: u64 = libc::O_CREAT as u64;
+        for mode in [0o4755, 0o2755, 0o6000] {
+            for (number, arguments) in [
+                (libc::SYS_fchmod, [3, mode, 0, 0]),
+                (libc::SYS_fchmodat, [3, 0, mode, 0]),
+                (FCHMODAT2, [3, 0, mode, 0]),
+                (libc::SYS_mknodat, [3, 0, mode, 0]),
+                (libc::SYS_openat, [3, 0, CREATE, mode]),
+                (libc::SYS_openat, [3, 0, libc::O_TMPFILE as u64, mode]),
+            ] {
+                assert_eq!(run(&off(), Call::new(number, &arguments)), DENIED, "call {number} {mode:o}");
+                let usual = arguments.map(|value| if value == mode { 0o1755 } else { value });
+                assert_eq!(run(&off(), Call::new(number, &usual)), Action::Allow, "call {number}");
+            }
+            // Without a file to make there is no mode, and its place may hold anything.
+            assert_eq!(run(&off(), Call::new(libc::SYS_openat, &[3, 0, 0, mode])), Action::Allow);
+            let folder = libc::O_DIRECTORY as u64;
+            assert_eq!(run(&off(), Call::new(libc::SYS_openat, &[3, 0, folder, mode])), Action::Allow);
+        }
+        #[cfg(target_arch = "x86_64")]
+        for (number, arguments) in [
+            (libc::SYS_chmod, [0, 0o4755, 0]),
+            (libc::SYS_creat, [0, 0o4755, 0]),
+            (libc::SYS_mknod, [0, 0o4755, 0]),
+            (libc::SYS_open, [0, CREATE, 0o4755]),
+        ] {
+            assert_eq!(run(&off(), Call::new(number, &arguments)), DENIED, "call {number}");
+        }
     }
 
     #[test]

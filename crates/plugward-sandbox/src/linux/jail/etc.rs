@@ -10,7 +10,7 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
-use crate::Network;
+use crate::{ListedHosts, Network};
 
 /// The host name inside.
 pub(super) const HOST_NAME: &str = "plugin";
@@ -27,6 +27,8 @@ pub(super) struct Copied {
     time_zone: Option<Vec<u8>>,
     /// Where names are looked up; empty where there is no network to ask.
     resolver: Vec<u8>,
+    /// Addresses of names.
+    hosts: Vec<u8>,
 }
 
 /// The user as it is seen inside.
@@ -46,7 +48,7 @@ pub(super) fn files(identity: &Identity<'_>, copied: Copied) -> Vec<(&'static st
     let mut files = vec![
         ("passwd", passwd),
         ("group", format!("plugin:x:{gid}:\n").into_bytes()),
-        ("hosts", format!("127.0.0.1 localhost {HOST_NAME}\n::1 localhost\n").into_bytes()),
+        ("hosts", copied.hosts),
         ("hostname", format!("{HOST_NAME}\n").into_bytes()),
         ("nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files dns\n".to_vec()),
         ("resolv.conf", copied.resolver),
@@ -55,15 +57,33 @@ pub(super) fn files(identity: &Identity<'_>, copied: Copied) -> Vec<(&'static st
     files
 }
 
-/// Reads what is copied: the time zone, so that times a plugin prints are the user's (in UTC without one), and the name
+/// Reads what is copied, and makes what depends on the network: the time zone, so that times a plugin prints are the user's (in UTC without one), and the name
 /// servers if the network is open, without which its programs could connect to numbers only.
 pub(super) fn copied(network: &Network) -> Copied {
     let time_zone = start_of("/etc/localtime", MAX_TIME_ZONE_BYTES).ok().filter(|zone| zone.starts_with(b"TZif"));
     let resolver = match network {
         Network::Open => start_of("/etc/resolv.conf", MAX_RESOLVER_BYTES).unwrap_or_default(),
+        // Short waits: the answer comes from this machine, or it does not come.
+        Network::Hosts(ListedHosts { name_server: Some(address), .. }) => {
+            format!("nameserver {address}\noptions timeout:2 attempts:2\n").into_bytes()
+        }
         _ => Vec::new(),
     };
-    Copied { time_zone, resolver }
+    Copied { time_zone, resolver, hosts: hosts(network).into_bytes() }
+}
+
+/// The file of names. Where listeners are at IPv4 addresses, another address of the machine's own would only cost a try.
+fn hosts(network: &Network) -> String {
+    let mut text = format!("127.0.0.1 localhost {HOST_NAME}\n");
+    match network {
+        Network::Hosts(listed) => {
+            for (name, address) in &listed.names {
+                text += &format!("{address} {name}\n");
+            }
+        }
+        _ => text += "::1 localhost\n",
+    }
+    text
 }
 
 fn start_of(path: &str, limit_bytes: u64) -> io::Result<Vec<u8>> {
@@ -92,5 +112,19 @@ mod tests {
         assert!(copied(&Network::Off).resolver.is_empty());
         let machine = std::fs::read("/etc/resolv.conf").unwrap_or_default();
         assert_eq!(copied(&Network::Open).resolver, machine);
+    }
+
+    // Requirement 91: listed names lead to their listeners, and other names are asked for where the host answers.
+    #[test]
+    fn listed_names_are_in_the_file() {
+        let listed = ListedHosts {
+            listeners: Vec::new(),
+            names: vec![("api.example.test".to_owned(), [127, 8, 0, 1].into())],
+            name_server: Some([127, 0, 0, 53].into()),
+        };
+        let made = copied(&Network::Hosts(listed));
+        assert_eq!(made.hosts, b"127.0.0.1 localhost plugin\n127.8.0.1 api.example.test\n");
+        assert!(made.resolver.starts_with(b"nameserver 127.0.0.53\n"));
+        assert_eq!(copied(&Network::Off).hosts, b"127.0.0.1 localhost plugin\n::1 localhost\n");
     }
 }

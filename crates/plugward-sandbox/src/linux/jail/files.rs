@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2, symlinkat},
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2, symlinkat},
     io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -43,7 +43,7 @@ const MAX_TMPFS_INODES: &str = "65536";
 pub(super) const DEVICES: [(&str, u32, u32); 5] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9)];
 /// Links in `/dev` that shells and scripts expect.
-const DEVICE_LINKS: [(&str, &str); 4] = [
+pub(super) const DEVICE_LINKS: [(&str, &str); 4] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
     ("stdout", "/proc/self/fd/1"),
@@ -58,7 +58,7 @@ pub(super) const OWN_PLACES: [(&str, Access); 4] =
 pub(super) struct Prepared {
     pub(super) sources: Sources,
     devices: Vec<(&'static str, OwnedFd)>,
-    copied: Copied,
+    pub(super) copied: Copied,
 }
 
 impl Prepared {
@@ -119,8 +119,9 @@ pub(super) fn enter(
         attach_at(root.as_fd(), tree, &source.path, source.is_folder)
             .map_err(Failure::about(source.step, source.position))?;
     }
+    let own_trees = [&root, &tmp].map(|tree| fstat(tree).map(|found| found.st_dev));
     for link in &prepared.sources.links {
-        make_link(root.as_fd(), &link.path, &link.target).map_err(Failure::at(Step::SystemFiles))?;
+        make_link(root.as_fd(), &own_trees, &link.path, &link.target).map_err(Failure::at(Step::SystemFiles))?;
     }
 
     fchdir(&root).map_err(failed)?;
@@ -262,14 +263,23 @@ fn file_in(folder: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Makes a link that is not there by way of a mount.
-fn make_link(root: BorrowedFd<'_>, path: &Path, target: &Path) -> Result<(), Errno> {
+/// Makes a link that is not there by way of a mount. What is mounted is the machine's, so nothing is ever made there: its
+/// links are there already.
+fn make_link(root: BorrowedFd<'_>, own_trees: &[Result<u64, Errno>], path: &Path, target: &Path) -> Result<(), Errno> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let parent = folder_at(root, parent)?;
+    // A folder on the way may be a link made before. Following it cannot lead out of the new tree.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let parent = match openat2(root, parent, flags, Mode::empty(), inside) {
+        Err(Errno::NOENT) => folder_at(root, parent)?,
+        found => found?,
+    };
+    if !own_trees.contains(&fstat(&parent).map(|found| found.st_dev)) {
+        return Ok(());
+    }
     match symlinkat(target, &parent, name) {
-        // A mounted folder has it already, or is read-only and then has it too.
+        // Something else is mounted under this name, or an equal link was made before.
         Err(Errno::EXIST) => Ok(()),
-        Err(Errno::ROFS) if rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() => Ok(()),
         other => other,
     }
 }

@@ -4,10 +4,10 @@
 //! ends there. Refuses returning into the launcher's code, and outliving the launcher or the last process of the plugin.
 
 use std::{
-    fs,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::Path,
     process::exit,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -26,9 +26,10 @@ use super::{
     GO,
     etc::{HOST_NAME, Identity},
     files::{self, OWN_PLACES, Prepared},
+    loopback,
 };
 use crate::{
-    LaunchSpec, SandboxSpec,
+    LaunchSpec, ListedHosts, Network, SandboxSpec,
     enforcement::Applied,
     linux::{
         channel,
@@ -46,10 +47,10 @@ use crate::{
 const FIRST_OTHER_DESCRIPTOR: i32 = 3;
 /// Name in process lists; the kernel keeps 15 bytes.
 const PROCESS_NAME: &std::ffi::CStr = c"plugward-init";
-/// The first choice of the kernel when memory runs out: a plugin, and never the host.
-const OOM_SCORE: &str = "1000";
+/// Longest wait for room in the channel to the launcher, which is empty at that time.
+const HAND_OVER_LIMIT: Duration = Duration::from_secs(5);
 /// Files a plugin makes are its user's alone.
-const PLUGIN_UMASK: u32 = 0o077;
+pub(super) const PLUGIN_UMASK: u32 = 0o077;
 
 /// Everything the first process is given.
 pub(super) struct Start<'a> {
@@ -61,11 +62,14 @@ pub(super) struct Start<'a> {
     pub(super) reports: OwnedFd,
     /// The user to become, if it is not the launcher's.
     pub(super) target: Option<(Uid, Gid)>,
+    /// Where the plugin's observer waits for it, in a trial.
+    pub(super) observed: Option<OwnedFd>,
 }
 
 /// Runs to the end of the plugin and ends this process.
 pub(super) fn run(start: Start<'_>) -> ! {
-    let kept: Vec<i32> = start.stdio.iter().map(AsRawFd::as_raw_fd).chain([start.reports.as_raw_fd()]).collect();
+    let others = [&start.reports].into_iter().chain(&start.observed);
+    let kept: Vec<i32> = start.stdio.iter().chain(others).map(AsRawFd::as_raw_fd).collect();
     // The launcher's control socket is among what is closed: a copy of it here would hide the launcher's end.
     let closed = close_all_but(kept).map_err(Failure::at(Step::Descriptors));
     // This copy keeps the channel open for the report whatever happens to the values below.
@@ -84,15 +88,18 @@ pub(super) fn run(start: Start<'_>) -> ! {
 }
 
 fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
-    let Start { spec, sandbox, stdio, task, layers, reports, target } = start;
+    let Start { spec, sandbox, stdio, task, layers, reports, target, observed } = start;
     end_with_launcher()?;
     wait_for_go(&reports)?;
     let _unnamed = set_name(PROCESS_NAME);
-    fs::write("/proc/self/oom_score_adj", OOM_SCORE).map_err(Failure::at(Step::OutOfMemory))?;
+    confine::put_first_out_of_memory("self")?;
     // Opened by the launcher's user, whose files they are.
     let prepared = Prepared::open(Sources::open(spec, sandbox)?, &sandbox.network)?;
     if let Some((uid, gid)) = target {
         confine::become_user(uid, gid)?;
+    }
+    if let Network::Hosts(listed) = &sandbox.network {
+        hand_over_listeners(listed, &reports)?;
     }
     // The specification is in memory here, and the plugin must not read more of it than it was given.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::at(Step::Privileges))?;
@@ -107,13 +114,13 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
     }
     std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
 
-    let confinement = confinement(&prepared, sandbox, layers)?;
+    let confinement = confinement(&prepared, sandbox, layers)?.observed_by(observed);
     let applied = confinement
         .applied()
         .with_if(has_files, Applied::MOUNTS)
         .with_if(has_proc, Applied::PROC)
         .with_if(layers.has(Layers::PROCESSES), Applied::PROCESSES)
-        .with_if(layers.has(Layers::NETWORK) && sandbox.network != crate::Network::Open, Applied::NETWORK)
+        .with_if(layers.has(Layers::NETWORK) && sandbox.network != Network::Open, Applied::NETWORK)
         .with_if(target.is_some(), Applied::OWN_USER);
     drop(prepared);
     // A change of user takes back what was asked for above.
@@ -128,7 +135,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
 }
 
 /// What the plugin puts on itself, with rules for the new tree.
-fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Result<Confinement, Failure> {
+pub(super) fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Result<Confinement, Failure> {
     // This process counts in the namespace too.
     let confinement = Confinement::prepare(sandbox, ProcessCount::Own { overhead: 1 }, layers);
     if !layers.has(Layers::LANDLOCK) {
@@ -151,13 +158,25 @@ fn confinement(prepared: &Prepared, sandbox: &SandboxSpec, layers: Layers) -> Re
     confinement.with_landlock(&sandbox.network, rules, 0, layers)
 }
 
+/// Opens the sockets of a plugin with listed hosts and gives them away. No copy stays here: what the host closes is closed.
+fn hand_over_listeners(listed: &ListedHosts, reports: &OwnedFd) -> Result<(), Failure> {
+    let sockets = loopback::open(listed).map_err(Failure::at(Step::OwnNetwork))?;
+    let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
+    let record = Record::Listening { count: u32::try_from(sockets.len()).unwrap_or(u32::MAX) };
+    if descriptors.is_empty() {
+        return channel::send_short(reports.as_fd(), &record.encode()).map_err(Failure::at(Step::OwnNetwork));
+    }
+    channel::send_with_descriptors(reports.as_fd(), &record.encode(), &descriptors, Instant::now() + HAND_OVER_LIMIT)
+        .map_err(Failure::at(Step::OwnNetwork))
+}
+
 /// The user's folder as the plugin will see it in its environment.
-fn home(spec: &LaunchSpec) -> &std::ffi::OsStr {
+pub(super) fn home(spec: &LaunchSpec) -> &std::ffi::OsStr {
     spec.env.iter().find(|(name, _)| name == "HOME").map_or("/tmp".as_ref(), |(_, value)| value.as_os_str())
 }
 
 /// The kernel ends this process, and with it the namespace, when the launcher ends.
-fn end_with_launcher() -> Result<(), Failure> {
+pub(super) fn end_with_launcher() -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::at(Step::Session))
 }
 
@@ -171,8 +190,8 @@ fn wait_for_go(reports: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// The launcher may have ended before the kernel was told to watch it.
-fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
-    let now = Some(std::time::Instant::now());
+pub(super) fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
+    let now = Some(Instant::now());
     match channel::wait_until(reports.as_fd(), PollFlags::IN, now) {
         // It sends nothing at this time, so anything to read is its end.
         Ok(()) => Err(Failure::at(Step::Session)(Errno::CONNRESET)),
@@ -182,7 +201,7 @@ fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
 
 /// Collects processes until none is left, and reports the end of the main one. Requests to terminate reach the plugin
 /// from the launcher, which sees all of its processes; here they are blocked.
-fn collect_until_all_ended(main: Pid, reports: BorrowedFd<'_>) {
+pub(super) fn collect_until_all_ended(main: Pid, reports: BorrowedFd<'_>) {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == main && !status.stopped() => {

@@ -10,9 +10,11 @@
 //!    +----------------- go, records: started or failed, exit --------------+
 //! ```
 
+pub(super) mod bwrap;
 mod etc;
 mod files;
 mod init;
+mod loopback;
 
 use std::{
     fs,
@@ -30,11 +32,13 @@ use rustix::{
 };
 
 use super::{
+    cgroup::Group,
     channel,
     child::Task,
     confine,
     failure::{Failure, Step},
     layers::Layers,
+    observe::{self, Observer},
     tree,
     wire::{RECORD_BYTES, Record},
 };
@@ -54,18 +58,28 @@ pub(super) struct Jailed {
     /// Where the first process reports.
     pub(super) reports: OwnedFd,
     pub(super) applied: Applied,
+    /// Sockets for the host, if hosts are listed.
+    pub(super) listeners: Vec<OwnedFd>,
+    pub(super) observer: Option<Observer>,
 }
 
-/// Starts the plugin (or what stands in for it) in namespaces of its own.
+/// Starts the plugin (or what stands in for it) in namespaces of its own; with a notebook, under observation.
 pub(super) fn start(
     spec: &LaunchSpec,
     sandbox: &SandboxSpec,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     task: Task,
     layers: Layers,
+    group: Option<&Group>,
+    notebook: Option<OwnedFd>,
 ) -> Result<Jailed, Failure> {
+    if !layers.has(Layers::PERMISSION) {
+        return Err(Failure::at(Step::Namespaces)(Errno::PERM));
+    }
     let (reports, inner) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(Failure::at(Step::Namespaces))?;
+    let observed = notebook.map(Observer::new).transpose().map_err(Failure::at(Step::Observer))?;
+    let (mut observer, observed) = observed.unzip();
     let target = confine::target(sandbox.user);
     let (uid, gid) = target.unwrap_or_else(|| (geteuid(), getegid()));
     if target.is_some() {
@@ -77,20 +91,26 @@ pub(super) fn start(
     let cloned = clone_into_namespaces(namespaces(sandbox, layers));
     if matches!(cloned, Ok(None)) {
         drop(reports);
-        init::run(init::Start { spec, sandbox, stdio, task, layers, reports: inner, target });
+        init::run(init::Start { spec, sandbox, stdio, task, layers, reports: inner, target, observed });
     }
     let undumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let Some(init) = cloned.map_err(Failure::at(Step::Namespaces))? else {
         return Err(Failure::at(Step::Namespaces)(Errno::CHILD));
     };
-    drop((inner, stdio, task));
+    drop((inner, stdio, task, observed));
     let result = undumpable
         .map_err(Failure::at(Step::Privileges))
         .and_then(|()| map_user(init, uid.as_raw(), gid.as_raw()).map_err(Failure::at(Step::IdMap)))
+        // Before it does anything, so that all it starts is in the group too.
+        .and_then(|()| {
+            group.map_or(Ok(()), |group| group.add(init.as_raw_nonzero().get())).map_err(Failure::at(Step::Limits))
+        })
         .and_then(|()| channel::send_short(reports.as_fd(), &[GO]).map_err(Failure::at(Step::IdMap)))
-        .and_then(|()| await_start(&reports));
+        .and_then(|()| await_start(&reports, observer.as_mut()));
     match result {
-        Ok(applied) => Ok(Jailed { init, main: main_from_outside(init), reports, applied }),
+        Ok((applied, listeners)) => {
+            Ok(Jailed { init, main: main_from_outside(init), reports, applied, listeners, observer })
+        }
         Err(failure) => {
             // Whatever it was doing, the kernel ends all of its namespace with it.
             let _ended = kill_process(init, Signal::KILL);
@@ -134,17 +154,25 @@ fn map_user(init: Pid, uid: u32, gid: u32) -> io::Result<()> {
     fs::write(format!("{folder}/uid_map"), format!("{uid} {uid} 1"))
 }
 
-/// Waits for the first process's word. The host's own limit on a start bounds this.
-fn await_start(reports: &OwnedFd) -> Result<Applied, Failure> {
-    let mut record = [0; RECORD_BYTES];
-    let received = channel::receive_exact(reports.as_fd(), &mut record, &mut Vec::new());
-    if !received.map_err(Failure::at(Step::Namespaces))? {
-        return Err(Failure::at(Step::Namespaces)(Errno::CONNRESET));
-    }
-    match Record::decode(record) {
-        Ok(Record::Started { applied, .. }) => Ok(applied),
-        Ok(Record::Failed(failure)) => Err(failure),
-        _ => Err(Failure::at(Step::Namespaces)(Errno::BADMSG)),
+/// Waits for the first process's word. The host's own limit on a start bounds this. The execution of the plugin is a call
+/// that waits for its observer.
+fn await_start(reports: &OwnedFd, mut observer: Option<&mut Observer>) -> Result<(Applied, Vec<OwnedFd>), Failure> {
+    let mut listeners = Vec::new();
+    loop {
+        if let Some(observer) = observer.as_deref_mut() {
+            observe::wait_serving(reports.as_fd(), observer).map_err(Failure::at(Step::Observer))?;
+        }
+        let mut record = [0; RECORD_BYTES];
+        let received = channel::receive_exact(reports.as_fd(), &mut record, &mut listeners);
+        if !received.map_err(Failure::at(Step::Namespaces))? {
+            return Err(Failure::at(Step::Namespaces)(Errno::CONNRESET));
+        }
+        match Record::decode(record) {
+            Ok(Record::Listening { count }) if usize::try_from(count) == Ok(listeners.len()) => {}
+            Ok(Record::Started { applied, .. }) => return Ok((applied, listeners)),
+            Ok(Record::Failed(failure)) => return Err(failure),
+            _ => return Err(Failure::at(Step::Namespaces)(Errno::BADMSG)),
+        }
     }
 }
 

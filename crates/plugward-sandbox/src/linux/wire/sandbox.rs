@@ -2,32 +2,45 @@
 //!
 //! Owns one byte layout for both directions. Refuses unknown words: a launcher must never guess what was meant.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use super::{Malformed, put_count, put_string, take, take_string, take_u32, take_u64};
-use crate::{Level, Limits, Network, SandboxSpec, UserPolicy};
+use crate::{Alias, Level, Limits, ListedHosts, Network, SandboxSpec, UserPolicy};
 
 /// Levels by their number on the wire.
 const LEVELS: [Level; 4] = [Level::None, Level::Limited, Level::Partial, Level::Full];
 
-/// Encodes a checked sandbox, so there is no list of hosts.
+/// Encodes a checked sandbox.
 pub(in crate::linux) fn put_sandbox(out: &mut Vec<u8>, spec: &SandboxSpec) {
     out.push(
         LEVELS.iter().position(|level| *level == spec.level).and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX),
     );
     put_paths(out, spec.package_dir.iter().map(PathBuf::as_path));
+    put_paths(out, spec.home_dir.iter().map(PathBuf::as_path));
     put_paths(out, spec.read_only.iter().map(PathBuf::as_path));
+    put_paths(out, spec.granted.iter().map(PathBuf::as_path));
+    put_paths(out, spec.aliases.iter().map(|alias| alias.name.as_path()));
+    put_paths(out, spec.aliases.iter().map(|alias| alias.place.as_path()));
     put_paths(out, spec.read_write.iter().map(PathBuf::as_path));
     out.extend_from_slice(&spec.tmp_bytes.to_le_bytes());
     out.extend_from_slice(&spec.shm_bytes.to_le_bytes());
     out.push(u8::from(spec.certificates));
-    out.push(match &spec.network {
-        Network::Off => 0,
-        Network::Open => 1,
-        Network::Hosts(_) => u8::MAX,
-    });
-    let Limits { memory_bytes, address_space_bytes, cpu_s, processes, open_files, file_bytes } = spec.limits;
-    for limit in [memory_bytes, address_space_bytes, cpu_s, processes, open_files, file_bytes] {
+    match &spec.network {
+        Network::Off => out.push(0),
+        Network::Open => out.push(1),
+        Network::Hosts(listed) => {
+            out.push(2);
+            put_listed(out, listed);
+        }
+    }
+    let Limits { memory_bytes, address_space_bytes, cpu_s, processes, open_files, file_bytes, disk_bytes, wall_s } =
+        spec.limits;
+    let limits = [memory_bytes, address_space_bytes, cpu_s, processes, open_files, file_bytes, disk_bytes, wall_s];
+    for limit in limits {
         out.push(u8::from(limit.is_some()));
         out.extend_from_slice(&limit.unwrap_or_default().to_le_bytes());
     }
@@ -42,19 +55,23 @@ pub(in crate::linux) fn put_sandbox(out: &mut Vec<u8>, spec: &SandboxSpec) {
 
 pub(super) fn take_sandbox(rest: &mut &[u8]) -> Result<SandboxSpec, Malformed> {
     let level = *LEVELS.get(usize::from(take_u8(rest)?)).ok_or(Malformed)?;
-    let mut package_dir = take_paths(rest)?;
-    if package_dir.len() > 1 {
-        return Err(Malformed);
-    }
     Ok(SandboxSpec {
         level,
-        package_dir: package_dir.pop(),
+        package_dir: take_path(rest)?,
+        home_dir: take_path(rest)?,
         read_only: take_paths(rest)?,
+        granted: take_paths(rest)?,
+        aliases: take_aliases(rest)?,
         read_write: take_paths(rest)?,
         tmp_bytes: take_u64(rest)?,
         shm_bytes: take_u64(rest)?,
         certificates: take_flag(rest)?,
-        network: if take_flag(rest)? { Network::Open } else { Network::Off },
+        network: match take_u8(rest)? {
+            0 => Network::Off,
+            1 => Network::Open,
+            2 => Network::Hosts(take_listed(rest)?),
+            _ => return Err(Malformed),
+        },
         limits: Limits {
             memory_bytes: take_limit(rest)?,
             address_space_bytes: take_limit(rest)?,
@@ -62,12 +79,72 @@ pub(super) fn take_sandbox(rest: &mut &[u8]) -> Result<SandboxSpec, Malformed> {
             processes: take_limit(rest)?,
             open_files: take_limit(rest)?,
             file_bytes: take_limit(rest)?,
+            disk_bytes: take_limit(rest)?,
+            wall_s: take_limit(rest)?,
         },
         user: match (take_flag(rest)?, take_u32(rest)?, take_u32(rest)?) {
             (false, ..) => UserPolicy::Same,
             (true, uid, gid) => UserPolicy::Drop { uid, gid },
         },
     })
+}
+
+fn put_listed(out: &mut Vec<u8>, listed: &ListedHosts) {
+    put_count(out, listed.listeners.len());
+    for listener in &listed.listeners {
+        put_address(out, listener.ip());
+        out.extend_from_slice(&listener.port().to_le_bytes());
+    }
+    put_count(out, listed.names.len());
+    for (name, address) in &listed.names {
+        put_string(out, OsStr::new(name));
+        put_address(out, *address);
+    }
+    out.push(u8::from(listed.name_server.is_some()));
+    if let Some(address) = listed.name_server {
+        put_address(out, address.into());
+    }
+}
+
+fn take_listed(rest: &mut &[u8]) -> Result<ListedHosts, Malformed> {
+    let mut listed = ListedHosts::default();
+    for _ in 0..take_u32(rest)? {
+        let address = take_address(rest)?;
+        let port = u16::from_le_bytes(take(rest)?);
+        listed.listeners.push((address, port).into());
+    }
+    for _ in 0..take_u32(rest)? {
+        let name = take_string(rest)?.into_string().map_err(|_| Malformed)?;
+        listed.names.push((name, take_address(rest)?));
+    }
+    if take_flag(rest)? {
+        let IpAddr::V4(address) = take_address(rest)? else { return Err(Malformed) };
+        listed.name_server = Some(address);
+    }
+    // What was checked on the other side; a file of names is made from it.
+    listed.check().map_err(|_| Malformed)?;
+    Ok(listed)
+}
+
+fn put_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => {
+            out.push(4);
+            out.extend_from_slice(&v4.octets());
+        }
+        IpAddr::V6(v6) => {
+            out.push(6);
+            out.extend_from_slice(&v6.octets());
+        }
+    }
+}
+
+fn take_address(rest: &mut &[u8]) -> Result<IpAddr, Malformed> {
+    match take_u8(rest)? {
+        4 => take::<4>(rest).map(IpAddr::from),
+        6 => take::<16>(rest).map(IpAddr::from),
+        _ => Err(Malformed),
+    }
 }
 
 fn put_paths<'a>(out: &mut Vec<u8>, paths: impl Iterator<Item = &'a Path>) {
@@ -84,6 +161,19 @@ fn take_paths(rest: &mut &[u8]) -> Result<Vec<PathBuf>, Malformed> {
         paths.push(take_string(rest)?.into());
     }
     Ok(paths)
+}
+
+fn take_path(rest: &mut &[u8]) -> Result<Option<PathBuf>, Malformed> {
+    let mut paths = take_paths(rest)?;
+    if paths.len() > 1 { Err(Malformed) } else { Ok(paths.pop()) }
+}
+
+fn take_aliases(rest: &mut &[u8]) -> Result<Vec<Alias>, Malformed> {
+    let (names, places) = (take_paths(rest)?, take_paths(rest)?);
+    if names.len() != places.len() {
+        return Err(Malformed);
+    }
+    Ok(names.into_iter().zip(places).map(|(name, place)| Alias { name, place }).collect())
 }
 
 fn take_limit(rest: &mut &[u8]) -> Result<Option<u64>, Malformed> {

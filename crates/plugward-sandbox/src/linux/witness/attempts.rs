@@ -9,18 +9,19 @@ use std::{
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{CWD, Mode, OFlags, openat, stat},
     io::Errno,
-    net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType, connect, sendto, socket},
+    net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, sendto, socket},
     process::{Pid, getpid, test_kill_process},
     thread::{CapabilitySet, capabilities, no_new_privs},
 };
 
 use super::DONE;
-use crate::{Level, Network, linux::confine::kernel_abi};
-
-/// Version of Landlock from which it knows signals and sockets without a path.
-const SCOPES_ABI: u8 = 6;
+use crate::{
+    Level, ListedHosts, Network,
+    linux::confine::{SCOPES_ABI, kernel_abi},
+};
 
 /// Id of the witness in a process namespace, where the first process is ours.
 const PID_INSIDE: i32 = 2;
@@ -42,6 +43,9 @@ pub(in crate::linux) struct Attempts {
     pub(super) outside: Pid,
 }
 
+/// Longest wait for the refusal of a datagram, which comes at once where there is one.
+const REFUSAL_WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
 type Attempt = (&'static str, Result<(), Errno>);
 
 impl Attempts {
@@ -49,8 +53,10 @@ impl Attempts {
     /// when all has been tried. Returns the status to end with.
     pub(in crate::linux) fn run(&self) -> i32 {
         let mut attempts = self.kernel();
-        if self.network == Network::Off {
-            attempts.extend(self.sockets());
+        match &self.network {
+            Network::Off => attempts.extend(self.sockets()),
+            Network::Hosts(listed) => attempts.extend(self.beside_listed(listed)),
+            Network::Open => {}
         }
         if self.level >= Level::Partial {
             attempts.extend(self.file_content());
@@ -59,7 +65,7 @@ impl Attempts {
         if scoped || self.level == Level::Full {
             attempts.push(("signal a process outside", test_kill_process(self.outside)));
         }
-        if scoped {
+        if self.level >= Level::Partial {
             attempts.push(("reach a Unix socket without a path", self.connect_unnamed()));
         }
         if self.level >= Level::Partial && self.network != Network::Off {
@@ -107,19 +113,46 @@ impl Attempts {
             );
             sent.map(drop)
         };
-        let odd = ODD_FAMILIES.iter().map(|family| {
-            let made = socket(AddressFamily::from_raw(*family), SocketType::RAW, None)
-                .or_else(|_| socket(AddressFamily::from_raw(*family), SocketType::STREAM, None));
-            ("make a socket of an odd family", made.map(drop))
-        });
         let mut attempts = vec![
             ("reach a TCP service of this machine", tcp()),
             ("send a datagram", udp()),
             ("reach a Unix socket by its path", connect_unix(SocketAddrUnix::new(self.folder.join("socket")))),
             ("reach a Unix socket without a path", self.connect_unnamed()),
         ];
-        attempts.extend(odd);
+        attempts.extend(odd_sockets());
         attempts
+    }
+
+    /// As [`Self::sockets`], where some sockets are allowed and what they reach is what counts.
+    fn beside_listed(&self, listed: &ListedHosts) -> Vec<Attempt> {
+        let mut attempts = vec![
+            ("make the machine's service answer a datagram", self.datagram_arrives()),
+            ("make a multipath socket", multipath()),
+            ("reach a Unix socket by its path", connect_unix(SocketAddrUnix::new(self.folder.join("socket")))),
+            ("reach a Unix socket without a path", self.connect_unnamed()),
+        ];
+        // A listener of its own may have the same number; it is no service of this machine then.
+        if !listed.ports().contains(&self.tcp_port) {
+            let service = SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.tcp_port);
+            let tcp = || connect(socket(AddressFamily::INET, SocketType::STREAM, None)?, &service);
+            attempts.push(("reach a TCP service of this machine", tcp()));
+        }
+        attempts.extend(odd_sockets());
+        attempts
+    }
+
+    /// Sending into a network where nobody listens succeeds, and only what comes back tells: a refusal there, nothing
+    /// where the service took it.
+    fn datagram_arrives(&self) -> Result<(), Errno> {
+        let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+        connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.udp_port))?;
+        send(&socket, b"canary", SendFlags::NOSIGNAL)?;
+        let mut polled = [PollFd::new(&socket, PollFlags::IN)];
+        poll(&mut polled, Some(&REFUSAL_WAIT))?;
+        recv(&socket, &mut [0_u8; 8], RecvFlags::DONTWAIT).map(drop).or_else(|error| match error {
+            Errno::AGAIN => Ok(()),
+            refused => Err(refused),
+        })
     }
 
     fn connect_unnamed(&self) -> Result<(), Errno> {
@@ -145,6 +178,18 @@ impl Attempts {
     }
 }
 
+fn odd_sockets() -> impl Iterator<Item = Attempt> {
+    ODD_FAMILIES.iter().map(|family| {
+        let made = socket(AddressFamily::from_raw(*family), SocketType::RAW, None)
+            .or_else(|_| socket(AddressFamily::from_raw(*family), SocketType::STREAM, None));
+        ("make a socket of an odd family", made.map(drop))
+    })
+}
+
+fn multipath() -> Result<(), Errno> {
+    call(libc::SYS_socket, &[libc::AF_INET as usize, libc::SOCK_STREAM as usize, libc::IPPROTO_MPTCP as usize])
+}
+
 fn connect_unix(address: Result<SocketAddrUnix, Errno>) -> Result<(), Errno> {
     connect(socket(AddressFamily::UNIX, SocketType::STREAM, None)?, &address?)
 }
@@ -168,6 +213,6 @@ fn call(number: libc::c_long, arguments: &[usize]) -> Result<(), Errno> {
     #[allow(unsafe_code, reason = "the calls tried here are the ones no wrapper should make")]
     // SAFETY: pointers among the arguments lead to zeroed memory of the size the call reads and writes; a namespace made
     // by mistake ends with this process.
-    let result = unsafe { libc::syscall(number, argument(0), argument(1)) };
+    let result = unsafe { libc::syscall(number, argument(0), argument(1), argument(2)) };
     if result < 0 { Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::PERM)) } else { Ok(()) }
 }

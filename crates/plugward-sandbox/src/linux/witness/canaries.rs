@@ -5,30 +5,28 @@
 
 use std::{
     fs,
+    hash::{BuildHasher, Hasher, RandomState},
     io::{self, Write},
     net::{TcpListener, TcpStream, UdpSocket},
     os::{
         linux::net::SocketAddrExt,
         unix::{
-            fs::{DirBuilderExt, OpenOptionsExt},
+            fs::{DirBuilderExt, OpenOptionsExt, lchown},
             net::{SocketAddr, UnixListener, UnixStream},
         },
     },
     path::{Path, PathBuf},
 };
 
-use rustix::{
-    fs::Mode,
-    process::{getpid, getuid, umask},
-};
+use rustix::process::{getpid, getuid};
 
 use super::Attempts;
-use crate::{Level, SandboxSpec};
+use crate::{Level, SandboxSpec, linux::confine};
 
 /// Folders every machine has one of, where a file can be put for a moment.
 const PLACES: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 /// Most names tried for the folder.
-const MAX_TRIES: u32 = 64;
+const MAX_TRIES: u32 = 4;
 
 /// What the launcher holds while its witness runs.
 #[derive(Debug)]
@@ -44,20 +42,25 @@ pub(in crate::linux) struct Canaries {
 impl Canaries {
     /// Sets everything up and reaches each thing once, as a control.
     pub(in crate::linux) fn open(sandbox: &SandboxSpec) -> io::Result<Self> {
-        // Everything is open to everybody, so that file permissions cannot be what stops the witness.
-        let usual = umask(Mode::empty());
-        let opened = make_folder(sandbox).and_then(|folder| {
-            Self::open_in(&folder).inspect_err(|_| {
-                let _left_behind = fs::remove_dir_all(&folder);
-            })
+        let folder = make_folder(sandbox)?;
+        let opened = Self::open_in(&folder).and_then(|canaries| {
+            // Everything belongs to the witness's user, so that file permissions cannot be what stops it, and to nobody
+            // else, who could change what it finds.
+            for path in [folder.join("file"), folder.join("socket"), folder.clone()] {
+                if let Some((uid, gid)) = confine::target(sandbox.user) {
+                    lchown(&path, Some(uid.as_raw()), Some(gid.as_raw()))?;
+                }
+            }
+            Ok(canaries)
         });
-        umask(usual);
-        opened
+        opened.inspect_err(|_| {
+            let _left_behind = fs::remove_dir_all(&folder);
+        })
     }
 
     fn open_in(folder: &Path) -> io::Result<Self> {
         let file = folder.join("file");
-        let mut canary = fs::OpenOptions::new().write(true).create_new(true).mode(0o666).open(&file)?;
+        let mut canary = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?;
         canary.write_all(b"canary")?;
         let named_path = folder.join("socket");
         let named = UnixListener::bind(&named_path)?;
@@ -105,17 +108,16 @@ impl Drop for Canaries {
 fn make_folder(sandbox: &SandboxSpec) -> io::Result<PathBuf> {
     let granted = |place: &Path| {
         sandbox.level != Level::Limited
-            && sandbox
-                .readable()
-                .chain(sandbox.read_write.iter().map(PathBuf::as_path))
-                .any(|path| place.starts_with(path))
+            && sandbox.readable().chain(sandbox.writable()).any(|path| place.starts_with(path))
     };
     let own = PathBuf::from(format!("/run/user/{}", getuid().as_raw()));
     let mut last = io::Error::from_raw_os_error(libc::ENOENT);
     for place in PLACES.iter().map(PathBuf::from).chain([own]).filter(|place| !granted(place)) {
-        for number in 0..MAX_TRIES {
-            let folder = place.join(format!(".plugward-canary-{}-{number}", getpid().as_raw_nonzero()));
-            match fs::DirBuilder::new().mode(0o777).create(&folder) {
+        for _ in 0..MAX_TRIES {
+            // A name that others could guess is one that they could take first.
+            let number = RandomState::new().build_hasher().finish();
+            let folder = place.join(format!(".plugward-canary-{}-{number:016x}", getpid().as_raw_nonzero()));
+            match fs::DirBuilder::new().mode(0o700).create(&folder) {
                 Ok(()) => return Ok(folder),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {

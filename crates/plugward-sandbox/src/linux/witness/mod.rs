@@ -7,6 +7,7 @@
 mod attempts;
 mod canaries;
 mod confirm;
+mod passed;
 
 pub(super) use attempts::Attempts;
 pub(super) use canaries::Canaries;

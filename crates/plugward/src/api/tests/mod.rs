@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
-use plugward_host::{Environment, Host, HostConfig, Naming};
+use plugward_host::{Environment, Host, HostConfig, Naming, SupervisionSettings};
 use plugward_policy::Catalogue;
 use plugward_sandbox::Launcher;
 use serde_json::Value;
@@ -65,6 +65,7 @@ impl Api {
             host_environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
             naming: Naming::Prefixed,
             restart_base_delay: Duration::from_millis(10),
+            supervision: SupervisionSettings::default(),
             operator: "test".to_owned(),
         };
         let host = Host::open(config).await.unwrap();

@@ -34,7 +34,7 @@ pub(super) fn hello(shared: &Shared, asked: &Asked) -> Result<Response, Response
     let caller = initialize::caller(params.client.as_ref().map(|client| client.name.as_str()));
     let session = shared.sessions.begin(version, caller.clone()).map_err(|none| no_session(none, asked))?;
     tracing::info!(caller = %caller, version = version.as_str(), "a client began an MCP session over HTTP");
-    let result = initialize::hello(shared.server.host()).to_result(version);
+    let result = initialize::hello(shared.server.host(), &shared.server.view()).to_result(version);
     // Made of JSON by ourselves.
     let result = serde_json::value::RawValue::from_string(result)
         .map_err(|_| refusal(StatusCode::INTERNAL_SERVER_ERROR, codes::INTERNAL_ERROR, "hello cannot be written"))?;

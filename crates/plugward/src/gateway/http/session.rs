@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::super::Server;
+use super::super::driver::next_session;
 use super::super::modern::invalid_params;
 use super::super::offers::OfferMethod;
 use super::super::tools_call::{self, Call, Note};
@@ -48,6 +49,8 @@ pub(super) struct Session {
     id: String,
     version: ProtocolVersion,
     caller: String,
+    /// Tells it apart where callers take turns.
+    turn: u64,
     max_requests: usize,
     server: Server,
     events: Arc<Events>,
@@ -81,8 +84,8 @@ impl Session {
             last_used: Instant::now(),
         };
         let (events, over) = (Arc::new(Events::new()), CancellationToken::new());
-        let state = Mutex::new(state);
-        Self { id, version, caller, max_requests, server, events, state, over, closing, recheck, tasks }
+        let (state, turn) = (Mutex::new(state), next_session());
+        Self { id, version, caller, turn, max_requests, server, events, state, over, closing, recheck, tasks }
     }
 
     pub(super) fn id(&self) -> &str {
@@ -203,9 +206,11 @@ impl Session {
             methods::TOOLS_CALL => {
                 let call = Call {
                     host: self.server.host().clone(),
+                    view: self.server.view(),
                     request: asked.id,
                     params: CallParamsIn::parse(params).map_err(|fault| invalid_params(&fault))?,
                     caller: self.caller.clone(),
+                    session: self.turn,
                     start_wait: self.server.first_list_wait(),
                     cancel,
                     notes,

@@ -54,6 +54,9 @@ pub(super) async fn answer(
     let cancel = CancellationToken::new();
     let exchange = Exchange {
         server: shared.server.clone(),
+        // Without sessions, clients of one name take their turns together: a number for each request would let one that
+        // sends many crowd out all others.
+        session: 0,
         id: id.clone(),
         method,
         params,

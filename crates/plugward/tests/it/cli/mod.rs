@@ -1,11 +1,16 @@
 //! The command line as scripts and people use it: the real binary, a home of its own per test, no shell.
 
+mod clients;
+mod commands;
 mod consent;
 mod daemon;
 mod demo;
+mod folders;
 mod hostile;
+mod on_demand;
 mod output;
 mod secrets;
+mod trial;
 mod walk;
 
 use std::io::{Read as _, Write as _};
@@ -45,6 +50,8 @@ impl Cli {
             ("PATH".to_owned(), format!("{bin}:{path}")),
             ("PLUGWARD_HOME".to_owned(), home.path().display().to_string()),
             ("PLUGWARD_ENVIRONMENT".to_owned(), "development".to_owned()),
+            // Tests of the host in the background switch it on, and end it.
+            ("PLUGWARD_DAEMON".to_owned(), "off".to_owned()),
         ];
         Self { home, variables }
     }

@@ -223,7 +223,8 @@ fn command(home: &Path) -> Command {
         .env_clear()
         .env("PATH", format!("{bin}:{path}"))
         .env("PLUGWARD_HOME", home)
-        .env("PLUGWARD_ENVIRONMENT", "development");
+        .env("PLUGWARD_ENVIRONMENT", "development")
+        .env("PLUGWARD_DAEMON", "off");
     command
 }
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plugward_host::{
-    ApprovalOrigin, CallReport, CallRequest, Environment, Host, HostConfig, HostError, Naming, PluginView, ToolSelector,
+    ApprovalOrigin, CallReport, CallRequest, Environment, Host, HostConfig, HostError, Naming, PluginView,
+    SupervisionSettings, ToolSelector,
 };
 use plugward_policy::Catalogue;
 use plugward_sandbox::{LAUNCH_ARGUMENT, Launcher};
@@ -165,6 +166,7 @@ pub(crate) struct Settings {
     pub(crate) catalogue: Catalogue,
     pub(crate) naming: Naming,
     pub(crate) restart_base_delay: Duration,
+    pub(crate) supervision: SupervisionSettings,
     pub(crate) host_environment: Vec<(String, String)>,
 }
 
@@ -177,6 +179,7 @@ impl Default for Settings {
             catalogue: Catalogue::seed(),
             naming: Naming::Prefixed,
             restart_base_delay: Duration::from_millis(50),
+            supervision: SupervisionSettings::default(),
             host_environment: vec![("PATH".to_owned(), format!("{bin}:{path}"))],
         }
     }
@@ -269,6 +272,7 @@ pub(crate) fn config(home: &Path, settings: Settings) -> HostConfig {
         host_environment: settings.host_environment,
         naming: settings.naming,
         restart_base_delay: settings.restart_base_delay,
+        supervision: settings.supervision,
         operator: "test".to_owned(),
     }
 }

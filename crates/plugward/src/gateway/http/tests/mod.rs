@@ -97,6 +97,7 @@ impl Face {
             host_environment: Vec::new(),
             naming: Naming::Prefixed,
             restart_base_delay: Duration::from_millis(50),
+            supervision: plugward_host::SupervisionSettings::default(),
             operator: "test".to_owned(),
         };
         let host = Host::open(config).await.unwrap();

@@ -3,10 +3,13 @@
 //! Owns the checks and their wording. Refuses to start plugins and what is on the
 //! `PATH`: programs are looked up, never run. Only the sandbox is tried, with a program that does nothing.
 
+mod clients;
+mod machine;
+
 use std::path::{Path, PathBuf};
 
-use plugward_host::{Environment, ErrorCode, Host, LevelCheck, check_levels};
-use plugward_sandbox::{Availability, Launcher, PlatformReport};
+use plugward_host::{Environment, ErrorCode, Host, LevelCheck, check_level, check_levels};
+use plugward_sandbox::{Availability, BWRAP, Backend, Launcher, Level, MachineFacts, PlatformReport};
 use serde::Serialize;
 
 use super::output::{Output, Tone, paint, safe};
@@ -63,6 +66,7 @@ struct Report<'a> {
 
 pub(super) async fn run(output: &Output, settings: Result<Settings, SettingsError>) -> Exit {
     let mut rows = platform(&plugward_sandbox::probe());
+    rows.extend(machine::rows(&MachineFacts::here()));
     let levels = tokio::task::spawn_blocking(sandbox_levels).await.unwrap_or_default();
     let has_level = levels.iter().any(|row| row.state == State::Ok);
     rows.extend(levels);
@@ -71,6 +75,8 @@ pub(super) async fn run(output: &Output, settings: Result<Settings, SettingsErro
             rows.push(config(&settings));
             rows.push(environment(&settings, has_level));
             rows.extend(home(&settings).await);
+            rows.extend(clients::rows(&settings));
+            rows.extend(clients::budgets(&settings).await);
         }
         Err(error) => {
             let fix = "correct the file at that place, or move it away to use the defaults";
@@ -131,20 +137,6 @@ fn platform(report: &PlatformReport) -> Vec<Row> {
             "use Linux 3.4 or later",
         ),
     });
-    let word = |availability| match availability {
-        Availability::Available => "on",
-        Availability::Restricted => "restricted",
-        Availability::Unavailable => "off",
-        _ => "unknown",
-    };
-    let landlock = report.landlock_abi.map_or_else(|| "off".to_owned(), |abi| format!("version {abi}"));
-    let facts = format!(
-        "user namespaces {}, Landlock {landlock}, seccomp {}, cgroup v2 {}",
-        word(report.user_namespaces),
-        word(report.seccomp),
-        report.cgroup_v2_mount.as_deref().unwrap_or("not mounted"),
-    );
-    rows.push(Row::ok("isolation parts", facts));
     if report.running_as_root {
         rows.push(Row::warning(
             "user",
@@ -175,6 +167,9 @@ fn sandbox_levels() -> Vec<Row> {
         match check.outcome {
             Ok(enforcement) => {
                 let mut found = "holds: a probe under its rules could not get out".to_owned();
+                if enforcement.backend == Backend::Bwrap {
+                    found.push_str("; bubblewrap makes its namespaces, because plugward itself may not");
+                }
                 if !enforcement.missing.is_empty() {
                     found.push_str(&format!("; not covered: {}", enforcement.missing.join(", ")));
                 }
@@ -188,7 +183,22 @@ fn sandbox_levels() -> Vec<Row> {
             ),
         }
     };
-    check_levels(&launcher).into_iter().map(row).collect()
+    let mut rows: Vec<Row> = check_levels(&launcher).into_iter().map(row).collect();
+    rows.extend(Launcher::current_exe().ok().and_then(through_bubblewrap));
+    rows
+}
+
+/// Bubblewrap tried by itself, where it is installed: it may be needed one day, and then it has to work.
+fn through_bubblewrap(launcher: Launcher) -> Option<Row> {
+    const CHECK: &str = "sandbox by bwrap";
+    if !Path::new(BWRAP).is_file() {
+        return None;
+    }
+    let check = check_level(&launcher.with_backend(Backend::Bwrap), Level::Full);
+    Some(match check.outcome {
+        Ok(_) => Row::ok(CHECK, "level `full` holds through bubblewrap too"),
+        Err(error) => Row::ok(CHECK, format!("cannot stand in for plugward's own namespaces: {error}")),
+    })
 }
 
 fn environment(settings: &Settings, has_level: bool) -> Row {

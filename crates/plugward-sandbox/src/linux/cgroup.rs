@@ -1,0 +1,322 @@
+//! Control groups of version 2, where a part of their tree was handed to us.
+//!
+//! Owns finding out whether it was, a group for each plugin with its limits, and the end of that group. Refuses moving
+//! processes that are not ours: a group shared with somebody's shell is no place to make groups in.
+//!
+//! ```text
+//! handed over (a systemd unit with `Delegate=yes`)
+//!   plugward-host      the host and its launchers, moved there by the first launcher
+//!   plugin-LAUNCHER    one plugin: memory.max, memory.swap.max, pids.max; killed as a whole by cgroup.kill
+//! ```
+
+use std::{
+    fmt, fs, io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{Access, AtFlags, CWD, accessat},
+    process::{getpid, getppid},
+};
+
+use super::tree;
+use crate::Limits;
+
+/// Group of the host itself: a group with limits for others may hold no processes of its own.
+const HOST_GROUP: &str = "plugward-host";
+/// Start of the names of groups of plugins; the launcher's process id follows.
+const PLUGIN_GROUP: &str = "plugin-";
+/// What must be there for a group to be worth it.
+const NEEDED: [&str; 2] = ["memory", "pids"];
+/// Most groups looked at for ones left behind by a launcher that was killed.
+const MAX_SWEPT: usize = 1024;
+/// Most processes moved out of the way: those of a host and its launchers.
+const MAX_MOVED: usize = 4096;
+
+/// Why no group can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotDelegated {
+    NoTree,
+    Root,
+    Closed,
+    Controller(&'static str),
+    Shared,
+}
+
+impl fmt::Display for NotDelegated {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTree => formatter.write_str("no tree of control groups of version 2 is mounted"),
+            Self::Root => {
+                formatter.write_str("plugward runs in the machine's own control group, which was handed to nobody")
+            }
+            Self::Closed => formatter.write_str(
+                "plugward's control group is not handed over to its user; a systemd unit does that with `Delegate=yes`",
+            ),
+            Self::Controller(name) => write!(formatter, "plugward's control group has no `{name}` controller"),
+            Self::Shared => formatter.write_str(
+                "other programs share plugward's control group; run it as a systemd unit with `Delegate=yes`",
+            ),
+        }
+    }
+}
+
+/// The group in which groups of plugins are made.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parent {
+    folder: PathBuf,
+    /// Whether the processes in it have to be moved first.
+    has_processes: bool,
+}
+
+/// The reason why this host has no groups for its plugins, for people; `None` if it has.
+pub(crate) fn reason() -> Option<String> {
+    find(getpid().as_raw_nonzero().get()).err().map(|reason| reason.to_string())
+}
+
+/// The group that was handed to the host of this launcher.
+pub(super) fn of_host() -> Result<Parent, NotDelegated> {
+    find(getppid().map_or(0, |host| host.as_raw_nonzero().get()))
+}
+
+fn find(host: i32) -> Result<Parent, NotDelegated> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mount = mount_point(&mounts).ok_or(NotDelegated::NoTree)?;
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).ok_or(NotDelegated::NoTree)?;
+    let is_ours = |pid| pid == host || tree::stat(pid).is_none_or(|stat| stat.parent == host);
+    find_in(Path::new(mount), own, is_ours)
+}
+
+/// Mount point of the first tree of version 2. In each line the type follows a lone `-`.
+fn mount_point(mounts: &str) -> Option<&str> {
+    mounts.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        kind.starts_with("cgroup2 ").then(|| mount.split(' ').nth(4))?
+    })
+}
+
+/// As [`find`], in any folder.
+fn find_in(mount: &Path, own: &str, is_ours: impl Fn(i32) -> bool) -> Result<Parent, NotDelegated> {
+    if own.is_empty() {
+        return Err(NotDelegated::Root);
+    }
+    let own = mount.join(own);
+    let (folder, has_processes) = match (own.file_name(), own.parent()) {
+        (Some(name), Some(parent)) if name == HOST_GROUP => (parent.to_owned(), false),
+        _ => (own, true),
+    };
+    let controllers = fs::read_to_string(folder.join("cgroup.controllers")).map_err(|_| NotDelegated::NoTree)?;
+    let has = |wanted: &str| controllers.split_ascii_whitespace().any(|name| name == wanted);
+    if let Some(missing) = NEEDED.into_iter().find(|name| !has(name)) {
+        return Err(NotDelegated::Controller(missing));
+    }
+    // What systemd hands over is the folder and these two files.
+    let files = [folder.clone(), folder.join("cgroup.procs"), folder.join("cgroup.subtree_control")];
+    if files.iter().any(|file| accessat(CWD, file, Access::WRITE_OK, AtFlags::EACCESS).is_err()) {
+        return Err(NotDelegated::Closed);
+    }
+    if has_processes && !processes(&folder).map_err(|_| NotDelegated::NoTree)?.into_iter().all(is_ours) {
+        return Err(NotDelegated::Shared);
+    }
+    Ok(Parent { folder, has_processes })
+}
+
+fn processes(group: &Path) -> io::Result<Vec<i32>> {
+    let listed = fs::read_to_string(group.join("cgroup.procs"))?;
+    Ok(listed.lines().filter_map(|pid| pid.parse().ok()).take(MAX_MOVED).collect())
+}
+
+impl Parent {
+    /// Makes a group for the plugin of this launcher, with its limits.
+    pub(super) fn make(&self, limits: &Limits) -> io::Result<Group> {
+        self.make_for(getpid().as_raw_nonzero().get(), limits)
+    }
+
+    fn make_for(&self, launcher: i32, limits: &Limits) -> io::Result<Group> {
+        if self.has_processes {
+            let host = self.folder.join(HOST_GROUP);
+            make_folder(&host)?;
+            for pid in processes(&self.folder)? {
+                match fs::write(host.join("cgroup.procs"), pid.to_string()) {
+                    // It has ended by now.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                    other => other?,
+                }
+            }
+        }
+        for controller in NEEDED {
+            fs::write(self.folder.join("cgroup.subtree_control"), format!("+{controller}"))?;
+        }
+        self.sweep();
+        let group = Group { folder: self.folder.join(format!("{PLUGIN_GROUP}{launcher}")), limits: *limits };
+        make_folder(&group.folder)?;
+        group.set_limits().inspect_err(|_| group.remove())?;
+        Ok(group)
+    }
+
+    /// Removes groups whose launcher was killed before it could. Those that still hold a process stay.
+    fn sweep(&self) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten().take(MAX_SWEPT);
+        for entry in entries {
+            let name = entry.file_name();
+            let launcher = name.to_str().and_then(|name| name.strip_prefix(PLUGIN_GROUP)?.parse::<i32>().ok());
+            if launcher.is_some_and(|launcher| tree::stat(launcher).is_none()) {
+                let _holds_one = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+/// The group of one plugin.
+#[derive(Debug)]
+pub(super) struct Group {
+    folder: PathBuf,
+    limits: Limits,
+}
+
+impl Group {
+    fn set_limits(&self) -> io::Result<()> {
+        if let Some(memory_bytes) = self.limits.memory_bytes {
+            self.set("memory.max", &memory_bytes.to_string())?;
+            // All of it, so that what is left cannot go on without the process that was killed.
+            self.set("memory.oom.group", "1")?;
+            match self.set("memory.swap.max", "0") {
+                // A machine without swap has no such file.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EACCES | libc::EPERM)) => {}
+                other => other?,
+            }
+        }
+        match self.limits.processes {
+            // The first process of the namespaces is ours and among them.
+            Some(processes) => self.set("pids.max", &processes.saturating_add(1).to_string()),
+            None => Ok(()),
+        }
+    }
+
+    fn set(&self, file: &str, value: &str) -> io::Result<()> {
+        fs::write(self.folder.join(file), value)
+    }
+
+    /// Puts a process in, and with it all that it starts.
+    pub(super) fn add(&self, pid: i32) -> io::Result<()> {
+        self.set("cgroup.procs", &pid.to_string())
+    }
+
+    /// The file through which a process puts itself in by writing `0`.
+    pub(super) fn entrance(&self) -> io::Result<OwnedFd> {
+        Ok(fs::File::options().write(true).open(self.folder.join("cgroup.procs"))?.into())
+    }
+
+    /// Kills every process in it at once. Kernels before 5.14 cannot; the tree is then ended by other means alone.
+    pub(super) fn kill(&self) {
+        let _older_kernel = self.set("cgroup.kill", "1");
+    }
+
+    /// The most memory it ever had in bytes, if the kernel killed processes of it for that.
+    pub(super) fn out_of_memory(&self) -> Option<u64> {
+        let events = fs::read_to_string(self.folder.join("memory.events")).ok()?;
+        let kills = events.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse::<u64>().ok()?;
+        let peak = || fs::read_to_string(self.folder.join("memory.peak")).ok()?.trim().parse().ok();
+        (kills > 0).then(|| peak().or(self.limits.memory_bytes).unwrap_or_default())
+    }
+
+    /// Removes it. One that still holds a process stays until another launcher sweeps.
+    pub(super) fn remove(&self) {
+        let _holds_one = fs::remove_dir(&self.folder);
+    }
+
+    /// The limits it was made with.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree of plain files with our group in it.
+    fn tree_of_files(controllers: &str, processes: &str) -> tempfile::TempDir {
+        let mount = tempfile::tempdir().unwrap();
+        let own = mount.path().join("user.slice/plugward.service");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("cgroup.controllers"), controllers).unwrap();
+        fs::write(own.join("cgroup.procs"), processes).unwrap();
+        fs::write(own.join("cgroup.subtree_control"), "").unwrap();
+        mount
+    }
+
+    const OWN: &str = "user.slice/plugward.service";
+
+    // Requirement 92: what is reported as a limit of the kernel has to be one, so anything odd means there is none.
+    #[test]
+    fn a_group_is_ours_only_if_it_was_handed_over() {
+        let found = |mount: &tempfile::TempDir, own: &str| find_in(mount.path(), own, |pid| pid == 7);
+        let handed = tree_of_files("cpu memory pids\n", "7\n");
+        assert!(found(&handed, OWN).unwrap().has_processes);
+        assert_eq!(found(&handed, ""), Err(NotDelegated::Root));
+        assert_eq!(found(&handed, "elsewhere"), Err(NotDelegated::NoTree));
+        assert_eq!(found(&tree_of_files("hugetlb\n", "7\n"), OWN), Err(NotDelegated::Controller("memory")));
+        assert_eq!(found(&tree_of_files("memory\n", "7\n"), OWN), Err(NotDelegated::Controller("pids")));
+        assert_eq!(found(&tree_of_files("memory pids\n", "7\n8\n"), OWN), Err(NotDelegated::Shared));
+        // Where it was prepared before, whose processes are in the host's own group does not matter.
+        let inner = found(&handed, &format!("{OWN}/{HOST_GROUP}")).unwrap();
+        assert_eq!(inner, Parent { folder: handed.path().join(OWN), has_processes: false });
+        if !rustix::process::geteuid().is_root() {
+            let procs = handed.path().join(OWN).join("cgroup.procs");
+            fs::set_permissions(&procs, std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
+            assert_eq!(found(&handed, OWN), Err(NotDelegated::Closed));
+        }
+    }
+
+    #[test]
+    fn a_plugin_gets_a_group_with_its_limits() {
+        let mount = tree_of_files("cpu memory pids\n", "7\n");
+        let own = mount.path().join(OWN);
+        let abandoned = own.join("plugin-2147483646");
+        fs::create_dir(&abandoned).unwrap();
+        let parent = find_in(mount.path(), OWN, |_| true).unwrap();
+        let limits = Limits { memory_bytes: Some(4096), processes: Some(9), ..Limits::default() };
+        let group = parent.make_for(12, &limits).unwrap();
+        assert!(!abandoned.exists(), "the group of a launcher that is gone");
+        let read = |name: &str| fs::read_to_string(own.join(name)).unwrap();
+        assert_eq!((read("plugward-host/cgroup.procs"), read("cgroup.subtree_control")), ("7".into(), "+pids".into()));
+        let limit = |name: &str| read(&format!("plugin-12/{name}"));
+        let names = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max"];
+        assert_eq!(names.map(limit), ["4096", "0", "1", "10"]);
+        group.add(99).unwrap();
+        rustix::io::write(group.entrance().unwrap(), b"0").unwrap();
+        assert_eq!(read("plugin-12/cgroup.procs"), "09", "both ways in write to the same file");
+        group.kill();
+        assert_eq!(read("plugin-12/cgroup.kill"), "1");
+        assert_eq!(group.out_of_memory(), None);
+        fs::write(group.folder.join("memory.events"), "low 0\noom 1\noom_kill 2\n").unwrap();
+        assert_eq!(group.out_of_memory(), Some(4096));
+        fs::write(group.folder.join("memory.peak"), "5000\n").unwrap();
+        assert_eq!(group.out_of_memory(), Some(5000));
+    }
+
+    /// The real detection on the machine that runs this test: an answer and, where there is no group, why.
+    #[test]
+    fn this_machine_gives_a_group_or_a_reason() {
+        match find(getpid().as_raw_nonzero().get()) {
+            Ok(parent) => assert!(parent.folder.join("cgroup.procs").exists()),
+            Err(reason) => {
+                let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+                assert_eq!(reason == NotDelegated::NoTree, mount_point(&mounts).is_none(), "{reason}");
+                assert!(super::reason().is_some_and(|text| text.contains("control group")));
+            }
+        }
+        assert_eq!(mount_point("31 24 0:27 / /g rw - cgroup2 cgroup rw\n"), Some("/g"));
+        assert_eq!(mount_point("31 24 0:27 / /g rw - cgroup cgroup rw\n"), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! Limits that the kernel does not keep for a plugin: the memory of all its processes together, the size of its home, the
+//! time it may run.
+//!
+//! Owns when to look and what is too much. Refuses killing: it says which limit was passed, and the supervision acts. A
+//! limit is kept as well as a look ten times a second can: a process that writes as fast as it can gets some way beyond.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    disk::{Measured, Piece},
+    tree, usage,
+};
+use crate::{Exceeded, Limits};
+
+/// Time between two looks at a plugin that works. In it, one core fills about 100 MiB of memory.
+const BUSY_INTERVAL: Duration = Duration::from_millis(100);
+/// The same for one that has used no processor time since: it cannot have filled anything.
+const IDLE_INTERVAL: Duration = Duration::from_millis(400);
+/// Time from the end of one measurement of the home to the next, while the plugin works.
+const DISK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The watch over one plugin.
+#[derive(Debug)]
+pub(super) struct Watch {
+    memory_bytes: Option<u64>,
+    disk: Option<(Measured, u64)>,
+    /// When its time is over, and how much it had, in seconds.
+    ends: Option<(Instant, u64)>,
+    next: Instant,
+    disk_due: Instant,
+    walking: bool,
+    cpu_ticks: u64,
+    /// Whether anything has run since the home was measured.
+    worked: bool,
+}
+
+impl Watch {
+    /// Begins now. `home` is the folder whose size is limited.
+    pub(super) fn new(limits: &Limits, home: Option<Measured>) -> Self {
+        let now = Instant::now();
+        Self {
+            memory_bytes: limits.memory_bytes,
+            disk: home.zip(limits.disk_bytes),
+            ends: limits.wall_s.and_then(|wall_s| Some((now.checked_add(Duration::from_secs(wall_s))?, wall_s))),
+            next: now + BUSY_INTERVAL,
+            disk_due: now,
+            walking: false,
+            cpu_ticks: 0,
+            worked: true,
+        }
+    }
+
+    /// When [`look`](Self::look) wants to be called.
+    pub(super) fn due(&self) -> Instant {
+        self.ends.map_or(self.next, |(ends, _)| ends.min(self.next))
+    }
+
+    /// Looks, if it is time, at everything below `launcher`.
+    pub(super) fn look(&mut self, launcher: i32) -> Option<Exceeded> {
+        let now = Instant::now();
+        if let Some((ends, limit_s)) = self.ends
+            && ends <= now
+        {
+            return Some(Exceeded::WallTime { limit_s });
+        }
+        if self.next > now {
+            return None;
+        }
+        let tree = tree::descendants(launcher).unwrap_or_default();
+        let quick = tree.iter().map(|pid| usage::quick(*pid));
+        let (resident, ticks) = quick.fold((0_u64, 0_u64), |(resident, ticks), it| {
+            (resident.saturating_add(it.resident_bytes), ticks.saturating_add(it.cpu_ticks))
+        });
+        let is_busy = ticks != self.cpu_ticks;
+        self.cpu_ticks = ticks;
+        self.worked |= is_busy;
+        let exceeded = self.look_at_memory(&tree, resident).or_else(|| self.look_at_disk(&tree, now));
+        self.next = Instant::now() + if is_busy || self.walking { BUSY_INTERVAL } else { IDLE_INTERVAL };
+        exceeded
+    }
+
+    fn look_at_memory(&self, tree: &[i32], resident: u64) -> Option<Exceeded> {
+        let limit_bytes = self.memory_bytes?;
+        // Counting pages that are shared is a thousand times as much work as this, and seldom needed. Files of memory that
+        // nobody has mapped are in no process's pages.
+        let hidden = usage::nameless(tree, None).in_memory_bytes;
+        if resident.saturating_add(hidden) <= limit_bytes {
+            return None;
+        }
+        let used_bytes = usage::memory_bytes(tree);
+        (used_bytes > limit_bytes).then_some(Exceeded::Memory { used_bytes, limit_bytes })
+    }
+
+    fn look_at_disk(&mut self, tree: &[i32], now: Instant) -> Option<Exceeded> {
+        let (home, limit_bytes) = self.disk.as_mut()?;
+        let limit_bytes = *limit_bytes;
+        if !self.walking && (self.disk_due > now || !self.worked) {
+            return None;
+        }
+        if !self.walking {
+            self.worked = false;
+        }
+        let piece = home.piece();
+        self.walking = matches!(piece, Piece::More(_));
+        let named = match piece {
+            Piece::More(bytes) => bytes,
+            Piece::Whole(bytes) => {
+                self.disk_due = now + DISK_INTERVAL;
+                bytes
+            }
+            Piece::TooDeep => return Some(Exceeded::Disk { used_bytes: None, limit_bytes }),
+        };
+        let used_bytes = named.saturating_add(usage::nameless(tree, Some(home.device())).on_device_bytes);
+        (used_bytes > limit_bytes).then_some(Exceeded::Disk { used_bytes: Some(used_bytes), limit_bytes })
+    }
+}
