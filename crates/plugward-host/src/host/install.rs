@@ -14,7 +14,7 @@ use plugward_policy::{
 };
 use plugward_store::PluginRow;
 
-use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, disabled_key, store_error};
+use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, beside_tools_key, disabled_key, store_error};
 use crate::call::epoch_us;
 use crate::error::{ErrorCode, HostError};
 use crate::events::HostEvent;
@@ -247,11 +247,13 @@ impl Inner {
 
     async fn forget_record(self: &Arc<Self>, row: &PluginRow) -> Result<(), HostError> {
         let id = row.id.clone();
+        self.offers.forget(&id);
         self.blocking(move |inner| {
             // One transaction: half a memory of a removed plugin would hold back its next installation.
             inner.path.store.write(move |tx| {
                 tx.remove_plugin(&id)?;
                 tx.set_setting(&disabled_key(&id), None)?;
+                tx.set_setting(&beside_tools_key(&id), None)?;
                 tx.set_setting(&crate::supervisor::attempts_key(&id), None)?;
                 tx.set_setting(&super::trust::offered_key(&id), None)?;
                 tx.set_setting(&super::load::loaded_key(&id), None)?;

@@ -188,7 +188,7 @@ impl Inner {
             .blocking(move |inner| {
                 let store = &inner.path.store;
                 let attempts = store.setting(&attempts_key(&id))?;
-                let offers = store.setting(&offers_key(&id))?;
+                let offers = store.setting(&beside_tools_key(&id))?;
                 let was_disabled = store.setting(&disabled_key(&id))?.is_some();
                 Ok((store.grants(&id)?, store.pins(&id)?, was_disabled, attempts, offers))
             })
@@ -306,7 +306,7 @@ impl Inner {
         }
         let id = plugin.id.to_string();
         let kept = self
-            .blocking(move |inner| inner.path.store.set_setting(&offers_key(&id), Some(&offers.to_setting())))
+            .blocking(move |inner| inner.path.store.set_setting(&beside_tools_key(&id), Some(&offers.to_setting())))
             .await;
         if let Err(error) = kept {
             tracing::warn!(code = %error.code, "what a plugin offers was not kept: {}", error.message);
@@ -349,8 +349,8 @@ fn disabled_key(id: &str) -> String {
 }
 
 /// Setting that tells what a plugin said it offers beside tools when it ran last.
-fn offers_key(id: &str) -> String {
-    format!("offers.{id}")
+fn beside_tools_key(id: &str) -> String {
+    format!("beside-tools.{id}")
 }
 
 fn grant_set(permissions: &[String]) -> GrantSet {

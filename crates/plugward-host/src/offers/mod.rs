@@ -153,6 +153,14 @@ struct Known {
 }
 
 impl Directory {
+    /// Forgets what a removed plugin owned: a successor, or another plugin, may have it.
+    pub(crate) fn forget(&self, plugin: &str) {
+        let mut known = self.known();
+        known.prompts.retain(|_, (owner, _)| owner.as_str() != plugin);
+        known.resources.retain(|_, owner| owner.as_str() != plugin);
+        known.templates.retain(|_, owner| owner.as_str() != plugin);
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,5 +200,35 @@ impl Host {
             wants(offers).then_some((plugin, running))
         };
         self.inner.all().into_iter().filter_map(running).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_what_was_offered() {
+        for (prompts, resources, completions) in [(false, false, false), (true, false, true), (true, true, true)] {
+            let offers = Offers { prompts, resources, completions };
+            assert_eq!(Offers::from_setting(&offers.to_setting()), offers);
+        }
+        assert_eq!(Offers::from_setting("tools later"), Offers::default(), "words of a newer version are no offers");
+    }
+
+    #[test]
+    fn a_removed_plugin_owns_nothing() {
+        let directory = Directory::default();
+        let (gone, stays) = (PluginId::new("gone").unwrap(), PluginId::new("stays").unwrap());
+        for (index, owner) in [gone, stays].into_iter().enumerate() {
+            let mut known = directory.known();
+            known.prompts.insert(index.to_string(), (owner.clone(), "p".to_owned()));
+            known.resources.insert(index.to_string(), owner.clone());
+            known.templates.insert(index.to_string(), owner);
+        }
+        directory.forget("gone");
+        let known = directory.known();
+        assert_eq!((known.prompts.len(), known.resources.len(), known.templates.len()), (1, 1, 1));
+        assert_eq!(known.resources["1"].as_str(), "stays");
     }
 }
