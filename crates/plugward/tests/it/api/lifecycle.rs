@@ -82,7 +82,7 @@ fn a_crashed_plugin_is_unhealthy_until_it_is_restarted() {
 #[test]
 fn a_slow_start_is_seen_and_goes_on_without_its_caller() {
     let serving = Serving::start("");
-    serving.install_approved("slow", &Fixture::imported("slow", &["slow-start", "--seconds", "1"]));
+    serving.install_approved("slow", &Fixture::imported("slow", &["slow-start", "--seconds", "5"]));
     let host = serving.address().to_string();
     drop(serving.open("POST", "/api/plugins/slow/enable", &[("Host", &host)], ""));
     serving.wait_for_state("slow", "starting");
