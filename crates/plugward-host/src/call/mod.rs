@@ -207,7 +207,10 @@ impl CallPath {
         let outcome = judge(tool, answer, &limits);
         let silent = tool.route.target.messages_in() == heard_before;
         let verdict = match &outcome {
-            Err(CallFailure::Unavailable { .. }) if tool.route.is_end_counted.swap(true, Ordering::AcqRel) => {
+            // Each start of a command that fails is one of its own: no process was shared.
+            Err(CallFailure::Unavailable { .. })
+                if tool.route.target.has_process() && tool.route.is_end_counted.swap(true, Ordering::AcqRel) =>
+            {
                 Outcome::Unknown
             }
             outcome => verdict(outcome, silent, &limits),

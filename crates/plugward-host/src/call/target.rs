@@ -37,6 +37,11 @@ impl Target {
         }
     }
 
+    /// Whether its calls share one process.
+    pub(crate) fn has_process(&self) -> bool {
+        matches!(self, Self::Session(_))
+    }
+
     /// Signs of life so far.
     pub(crate) fn messages_in(&self) -> u64 {
         match self {

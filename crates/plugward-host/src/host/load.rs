@@ -143,7 +143,8 @@ impl Inner {
         let _operation = old.interrupt().await;
         old.still_installed()?;
         let before = old.state().row.clone();
-        if before.package_digest == row.package_digest && before.source == row.source {
+        let has_package = self.package_dir(&row).exists();
+        if before.package_digest == row.package_digest && before.source == row.source && has_package {
             // Touched, and the same byte for byte.
             return self.note_file(&old.id, file).await;
         }
@@ -154,7 +155,12 @@ impl Inner {
         let _roster = self.roster.lock().await;
         let place = self.package_dir(&row);
         let aside = self.config.home.join(INCOMING_DIR).join(random_hex::<8>());
-        let moved = std::fs::rename(&place, &aside).and_then(|()| std::fs::rename(&copy, &place));
+        let moved = match std::fs::rename(&place, &aside) {
+            // A host that died between these two steps left none.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            moved => moved,
+        };
+        let moved = moved.and_then(|()| std::fs::rename(&copy, &place));
         let stored = match moved {
             Ok(()) => self.store_version(file, &row, &manifest).await,
             Err(error) => Err(io_error(&place, &error)),

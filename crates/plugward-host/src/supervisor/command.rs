@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plugward_sandbox::Enforcement;
 use serde_json::value::{RawValue, to_raw_value};
@@ -64,10 +64,13 @@ impl CommandTarget {
         let (Some(inner), Some(plugin)) = (self.inner.upgrade(), self.plugin.upgrade()) else {
             return Err(RequestError::Unavailable("its host has ended".to_owned()));
         };
+        // One limit over all of it: looking at a package on a slow disk takes of the same time as the run.
+        let (begun, limit) = (Instant::now(), call.timing.idle);
         let prepared = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(RequestError::Cancelled),
             () = self.over.cancelled() => return Err(stopping()),
+            () = tokio::time::sleep(limit) => return Err(RequestError::TimedOut { limit }),
             prepared = self.prepare(&inner, &plugin, call.arguments) => prepared?,
         };
         let (plan, prepared, tool) = prepared;
@@ -85,11 +88,10 @@ impl CommandTarget {
             })?;
         }
         let redactor = plugin.redactor.clone();
-        let limit = call.timing.idle;
         let run = Run {
             tool: &tool,
             prepared,
-            timeout: limit,
+            timeout: limit.saturating_sub(begun.elapsed()),
             spill_dir: Some(&self.outputs),
             cancel,
             over: &self.over,
@@ -115,6 +117,8 @@ impl CommandTarget {
             return Err(unavailable(error));
         }
         let Planned { mut plan, .. } = planned;
+        // It differed for a while, and is what was approved again.
+        plugin.state().is_held = false;
         let Some(tool) = plan.command.take() else {
             return Err(RequestError::Unavailable("it has no command".to_owned()));
         };

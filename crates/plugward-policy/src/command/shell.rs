@@ -89,8 +89,14 @@ impl Reader {
         if whole.contains('`') {
             return refuse("in a script with backquotes; write `$(…)` for them");
         }
-        if whole.contains("((") {
-            return refuse("in a script with arithmetic, which would evaluate it");
+        if ["((", "$[", "[["].iter().any(|sign| whole.contains(sign)) {
+            return refuse("in a script with arithmetic or `[[`, which would evaluate it");
+        }
+        if has_word(whole, "eval") {
+            return refuse("in a script with `eval`, which would read it as commands");
+        }
+        if whole.contains("$(") && has_word(whole, "case") {
+            return refuse("in a script with both `$(…)` and `case`, whose brackets cannot be told apart");
         }
         if self.out.ends_with('$') {
             return refuse("right after `$`");
@@ -112,7 +118,7 @@ impl Reader {
             Place::Single => self.out.push_str(&format!("'\"${{{number}}}\"'")),
             Place::Plain | Place::Inner | Place::Paren => self.out.push_str(&format!("\"${{{number}}}\"")),
         }
-        self.word_begins = false;
+        // A word still begins after it: the value may be empty.
         Ok(&rest[length..])
     }
 
@@ -124,6 +130,7 @@ impl Reader {
         match (place, first) {
             (Place::Single, '\'') | (Place::Double, '"') => {
                 self.places.pop();
+                self.word_begins = begins;
             }
             (Place::Single, _) => {}
             (_, '\\') => length += rest[1..].chars().next().map_or(0, char::len_utf8),
@@ -162,6 +169,11 @@ impl Reader {
     }
 }
 
+/// Whether `word` stands in the script as a word of its own.
+fn has_word(script: &str, word: &str) -> bool {
+    script.split(|character: char| !(character.is_alphanumeric() || character == '_')).any(|found| found == word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +195,11 @@ mod tests {
         let script = read_script("grep -- {{params.p}} \"{{params.f}}\" x{{params.g}}").unwrap();
         assert_eq!(script.parameters, ["p", "f", "g"]);
         assert_eq!(script.leading, ["p", "f"]);
+        // An empty value before it leaves the next one at the beginning of the word.
+        for text in ["x {{params.a}}{{params.b}}", "x \"{{params.a}}\"'{{params.b}}'"] {
+            assert_eq!(read_script(text).unwrap().leading, ["a", "b"], "{text}");
+        }
+        assert_eq!(read_script("x \"-{{params.a}}\"{{params.b}}").unwrap().leading, [""; 0]);
     }
 
     // Requirement 171: where a reference would be evaluated or split, there is no placeholder.
@@ -191,6 +208,10 @@ mod tests {
         for text in [
             "cat <<EOF\n{{params.a}}\nEOF",
             "echo $(( {{params.a}} ))",
+            "echo $[{{params.a}}]",
+            "[[ {{params.a}} -eq 1 ]] && true",
+            "eval {{params.a}}",
+            "echo \"$(case $x in a) echo {{params.a}};; esac)\"",
             "echo `cat {{params.a}}`",
             "echo ${x:-{{params.a}}}",
             "echo ${{params.a}}",
