@@ -32,6 +32,9 @@ const NOTE_GAP: Duration = Duration::from_millis(200);
 /// Bytes of a line that a progress note repeats.
 const NOTE_BYTES: usize = 256;
 
+/// Room behind that for a secret that begins before the cut.
+const SECRET_ROOM_BYTES: usize = 8 * 1024;
+
 /// Why reading ended early.
 #[derive(Debug)]
 pub(super) enum CaptureError {
@@ -174,7 +177,7 @@ impl Notes {
 
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let room = NOTE_BYTES.saturating_sub(self.line.len());
+            let room = (NOTE_BYTES + SECRET_ROOM_BYTES).saturating_sub(self.line.len());
             self.line.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.ends_with(b"\n") {
                 self.lines += 1;
@@ -189,7 +192,10 @@ impl Notes {
     }
 
     fn send(&self) {
-        let message = (self.mask)(clean(&self.line).trim_end());
+        // Masked before it is cut: half a secret would not be known for one.
+        let mut message = (self.mask)(clean(&self.line).trim_end());
+        let end = (0..=NOTE_BYTES.min(message.len())).rev().find(|at| message.is_char_boundary(*at));
+        message.truncate(end.unwrap_or_default());
         if let Ok(params) = to_raw_value(&json!({ "progress": self.lines, "message": message })) {
             // A client that does not keep up misses a note, not the result.
             let _ = self.sender.try_send(params);
