@@ -244,8 +244,16 @@ async fn finish(started: Started, timeout: Duration) -> Result<CommandResult, Co
             None => std::future::pending().await,
         }
     };
-    let settings =
-        Run { tool: &tool, prepared, timeout, spill_dir: Some(&outputs), cancel: &never, over: &never, notes: None };
+    let settings = Run {
+        tool: &tool,
+        prepared,
+        timeout,
+        used: Duration::ZERO,
+        spill_dir: Some(&outputs),
+        cancel: &never,
+        over: &never,
+        notes: None,
+    };
     tokio::select! {
         // Ends only with the run: nothing cancels it before.
         () = serving => Err(CommandError::new(

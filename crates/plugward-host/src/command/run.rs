@@ -60,6 +60,8 @@ pub(crate) struct Run<'a> {
     pub(crate) prepared: Prepared,
     /// Its limit.
     pub(crate) timeout: Duration,
+    /// How much of that is gone already.
+    pub(crate) used: Duration,
     /// Where output over the limit goes.
     pub(crate) spill_dir: Option<&'a Path>,
     pub(crate) cancel: &'a CancellationToken,
@@ -111,7 +113,7 @@ async fn drive(spawned: Spawned, run: Run<'_>) -> std::io::Result<Finished> {
         () = run.cancel.cancelled() => Ended::Cancelled,
         () = run.over.cancelled() => Ended::Stopped,
         ended = to_the_end(&process, stdin, (stdout, &mut out, notes.as_mut()), (stderr, &mut err)) => ended,
-        () = tokio::time::sleep(run.timeout) => Ended::TimedOut,
+        () = tokio::time::sleep(run.timeout.saturating_sub(run.used)) => Ended::TimedOut,
     };
     let tree_gone = match ended {
         Ended::Own(_) => process.gone_within(Duration::ZERO).await.is_some_and(|report| report.tree_gone),

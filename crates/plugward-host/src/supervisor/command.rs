@@ -91,7 +91,8 @@ impl CommandTarget {
         let run = Run {
             tool: &tool,
             prepared,
-            timeout: limit.saturating_sub(begun.elapsed()),
+            timeout: limit,
+            used: begun.elapsed(),
             spill_dir: Some(&self.outputs),
             cancel,
             over: &self.over,
