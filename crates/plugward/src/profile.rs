@@ -63,6 +63,11 @@ impl Profile {
         only.plugins.iter().any(|known| known == id) || only.tools.iter().any(is_of)
     }
 
+    /// Whether a plugin is in it as a whole. Single tools bring no prompts and no resources with them.
+    pub(crate) fn has_plugin(&self, plugin: &PluginId) -> bool {
+        self.only.as_ref().is_none_or(|only| only.plugins.iter().any(|id| id == plugin.as_str()))
+    }
+
     /// What it is called in messages.
     pub(crate) fn shown_name(&self) -> &str {
         if self.name.is_empty() { DEFAULT_PROFILE } else { &self.name }
@@ -112,6 +117,9 @@ mod tests {
         }
         assert!(profile.has_some_of(&PluginId::new("b.c").unwrap()));
         assert!(!profile.has_some_of(&PluginId::new("b.cc").unwrap()));
+        let whole = ["a", "a.b", "b.c"].map(|id| profile.has_plugin(&PluginId::new(id).unwrap()));
+        assert_eq!(whole, [true, false, false], "a single tool brings no prompts");
+        assert!(Profile::default().has_plugin(&PluginId::new("z").unwrap()));
         assert!(Profile::default().has_tool(&tool("z", "z")));
         let nothing = Profile { only: Some(Only::default()), ..Profile::default() };
         assert!(!nothing.has_tool(&tool("a", "b")), "an empty list is a list");

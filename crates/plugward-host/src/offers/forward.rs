@@ -53,16 +53,18 @@ enum Target {
 }
 
 impl Host {
-    /// Asks the plugin that offers it.
+    /// Asks the plugin that offers it, if the asker sees that plugin; else it is not found.
     pub async fn forward_offer(
         &self,
         request: OfferRequest,
         params: Option<&RawValue>,
+        sees: impl Fn(&PluginId) -> bool + Sync,
     ) -> Result<Box<RawValue>, OfferError> {
         let mut params = params.and_then(RawObject::parse).ok_or(OfferError::Invalid("params are not an object"))?;
         strip_meta(&mut params);
         let target = target(request, &params)?;
-        let (plugin, own_name) = self.owner(&target).await.ok_or(OfferError::NotFound)?;
+        let (plugin, own_name) =
+            self.owner(&target, &sees).await.filter(|(plugin, _)| sees(plugin)).ok_or(OfferError::NotFound)?;
         rename(request, &mut params, &target, &own_name);
         let offering = self.offering(|offers| request.is_in(offers));
         let (plugin, running) =
@@ -71,7 +73,7 @@ impl Host {
     }
 
     /// The plugin that offers it, and what it calls it. What no list has told yet is looked for once.
-    async fn owner(&self, target: &Target) -> Option<(PluginId, String)> {
+    async fn owner(&self, target: &Target, sees: &(impl Fn(&PluginId) -> bool + Sync)) -> Option<(PluginId, String)> {
         match target {
             Target::Prompt(name) => {
                 let find = || self.inner.offers.known().prompts.get(name).cloned();
@@ -88,7 +90,7 @@ impl Host {
                         self.list_offers(OfferList::Resources).await;
                         self.list_offers(OfferList::ResourceTemplates).await;
                         // Servers may have resources that they do not list; with one such server it is clear whose.
-                        self.find_resource(uri).or_else(|| self.only_owner())?
+                        self.find_resource(uri).or_else(|| self.only_owner(sees))?
                     }
                 };
                 Some((plugin, uri.clone()))
@@ -107,8 +109,8 @@ impl Host {
         known.resources.get(uri).or_else(templates).or_else(|| known.templates.get(plain)).cloned()
     }
 
-    fn only_owner(&self) -> Option<PluginId> {
-        let mut offering = self.offering(|offers| offers.resources).into_iter();
+    fn only_owner(&self, sees: impl Fn(&PluginId) -> bool) -> Option<PluginId> {
+        let mut offering = self.offering(|offers| offers.resources).into_iter().filter(|(plugin, _)| sees(&plugin.id));
         match (offering.next(), offering.next()) {
             (Some((plugin, _)), None) => Some(plugin.id.clone()),
             _ => None,

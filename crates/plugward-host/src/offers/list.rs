@@ -35,9 +35,13 @@ const MAX_BYTES: usize = 1024 * 1024;
 
 type Items = Vec<(String, RawObject)>;
 
+/// An item as it is told, and whose it is.
+type Offered = (PluginId, Box<RawValue>);
+
 impl Host {
-    /// All items of a list, under names by which they can be asked for.
-    pub async fn list_offers(&self, list: OfferList) -> Vec<Box<RawValue>> {
+    /// All items of a list with the plugins they are of, under names by which they can be asked for. Every plugin is
+    /// asked, whoever wants to know: the names are the same for all clients.
+    pub async fn list_offers(&self, list: OfferList) -> Vec<Offered> {
         let plugins = self.offering(|offers| list.is_in(offers));
         let mut asking = JoinSet::new();
         for (index, (plugin, running)) in plugins.iter().enumerate() {
@@ -98,7 +102,7 @@ async fn items(plugin: &Plugin, running: &Running, list: OfferList) -> Items {
 }
 
 /// Prompts are named as tools are.
-fn name_prompts(known: &mut Known, found: Vec<(PluginId, Items)>, naming: Naming) -> Vec<Box<RawValue>> {
+fn name_prompts(known: &mut Known, found: Vec<(PluginId, Items)>, naming: Naming) -> Vec<Offered> {
     let mode = match naming {
         Naming::Prefixed => NamingMode::Prefixed,
         Naming::PassThrough => NamingMode::PassThrough,
@@ -124,15 +128,16 @@ fn name_prompts(known: &mut Known, found: Vec<(PluginId, Items)>, naming: Naming
     let mut told = Vec::new();
     for (exposed, (name, mut item)) in names.into_iter().zip(items) {
         item.set_str("name", &exposed.exposed);
-        told.push(item.to_raw());
-        known.prompts.insert(exposed.exposed, (exposed.tool.plugin().clone(), name));
+        let plugin = exposed.tool.plugin().clone();
+        told.push((plugin.clone(), item.to_raw()));
+        known.prompts.insert(exposed.exposed, (plugin, name));
     }
     told
 }
 
 /// A resource belongs to the first plugin that listed it, also while that one is away: the same URI must not mean another
 /// thing a moment later.
-fn own_resources(known: &mut Known, found: Vec<(PluginId, Items)>) -> Vec<Box<RawValue>> {
+fn own_resources(known: &mut Known, found: Vec<(PluginId, Items)>) -> Vec<Offered> {
     let mut told = Vec::new();
     for (plugin, items) in found {
         for (uri, item) in items {
@@ -141,7 +146,7 @@ fn own_resources(known: &mut Known, found: Vec<(PluginId, Items)>) -> Vec<Box<Ra
             }
             let owner = known.resources.entry(uri.clone()).or_insert_with(|| plugin.clone());
             if *owner == plugin {
-                told.push(item.to_raw());
+                told.push((plugin.clone(), item.to_raw()));
             } else {
                 tracing::debug!(plugin = %plugin, "a resource is left out: plugin `{owner}` has the same URI");
             }
@@ -150,7 +155,7 @@ fn own_resources(known: &mut Known, found: Vec<(PluginId, Items)>) -> Vec<Box<Ra
     told
 }
 
-fn own_templates(known: &mut Known, found: Vec<(PluginId, Items)>) -> Vec<Box<RawValue>> {
+fn own_templates(known: &mut Known, found: Vec<(PluginId, Items)>) -> Vec<Offered> {
     let mut told = Vec::new();
     for (plugin, items) in found {
         for (template, item) in items {
@@ -158,9 +163,14 @@ fn own_templates(known: &mut Known, found: Vec<(PluginId, Items)>) -> Vec<Box<Ra
                 known.templates.clear();
             }
             let beginning = template.split('{').next().unwrap_or_default().to_owned();
+            // Without a scheme it fits resources of any plugin, and would take them over.
+            if !beginning.contains(':') {
+                told.push((plugin.clone(), item.to_raw()));
+                continue;
+            }
             let owner = known.templates.entry(beginning).or_insert_with(|| plugin.clone());
             if *owner == plugin {
-                told.push(item.to_raw());
+                told.push((plugin.clone(), item.to_raw()));
             }
         }
     }
@@ -183,8 +193,8 @@ mod tests {
         names.iter().map(item).collect()
     }
 
-    fn texts(told: &[Box<RawValue>]) -> Vec<&str> {
-        told.iter().map(|raw| raw.get()).collect()
+    fn texts(told: &[Offered]) -> Vec<&str> {
+        told.iter().map(|(_, raw)| raw.get()).collect()
     }
 
     #[test]
@@ -216,5 +226,8 @@ mod tests {
         ];
         assert_eq!(own_templates(&mut known, templates).len(), 2);
         assert_eq!(known.templates["t:"], plugin("one"));
+        let greedy = vec![(plugin("two"), items("uriTemplate", &["{+uri}", "te{x}"]))];
+        assert_eq!(own_templates(&mut known, greedy).len(), 2, "they are told");
+        assert_eq!(known.templates.len(), 1, "what fits every resource owns none");
     }
 }

@@ -167,14 +167,18 @@ impl Directory {
 }
 
 impl Host {
-    /// What all plugins that are switched on offer, running or not: a client asks once, often before they run.
-    pub fn offers(&self) -> Offers {
+    /// What all plugins that are switched on and that the asker sees offer, running or not: a client asks once, often
+    /// before they run.
+    pub fn offers(&self, sees: impl Fn(&PluginId) -> bool) -> Offers {
         let on = |plugin: &Arc<Plugin>| {
             let state = plugin.state();
             if state.row.enabled { state.offers } else { Offers::default() }
         };
         let all = self.inner.all();
-        all.iter().map(|plugin| on(plugin).and(self.allowed(plugin))).fold(Offers::default(), Offers::or)
+        all.iter()
+            .filter(|plugin| sees(&plugin.id))
+            .map(|plugin| on(plugin).and(self.allowed(plugin)))
+            .fold(Offers::default(), Offers::or)
     }
 
     /// What a plugin may offer: only what a person has seen it ask for.

@@ -379,8 +379,9 @@ impl Driver {
         let (server, cancel) = (self.server.clone(), CancellationToken::new());
         let (params, given_up) = (params.map(ToOwned::to_owned), cancel.clone());
         self.spawn(id, bytes, cancel, async move {
+            let view = server.view();
             tokio::select! {
-                answer = offer.answer(server.host(), params.as_deref()) => Outcome::Answered(answer),
+                answer = offer.answer(server.host(), &view, params.as_deref()) => Outcome::Answered(answer),
                 () = given_up.cancelled() => Outcome::Answered(Err(tools_call::given_up())),
             }
         });

@@ -23,8 +23,8 @@ pub(super) fn identity() -> Implementation {
 }
 
 /// Everything that works and nothing else, as an object; the same in every revision.
-pub(super) fn capabilities(host: &Host) -> Box<RawValue> {
-    let offers = host.offers();
+pub(super) fn capabilities(host: &Host, view: &View) -> Box<RawValue> {
+    let offers = view.offers(host);
     let mut text = String::from("{\"tools\":{\"listChanged\":true}");
     for (is_offered, name) in
         [(offers.prompts, "prompts"), (offers.resources, "resources"), (offers.completions, "completions")]
@@ -41,7 +41,7 @@ pub(super) fn capabilities(host: &Host) -> Box<RawValue> {
 pub(super) fn hello(host: &Host, view: &View) -> ServerHelloOut {
     ServerHelloOut {
         server: identity(),
-        capabilities: capabilities(host),
+        capabilities: capabilities(host, view),
         instructions: Some(instructions::text(&view.overview(host), view.profile().mode)),
     }
 }

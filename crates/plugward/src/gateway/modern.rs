@@ -48,7 +48,8 @@ pub(crate) struct Exchange {
 /// Whether the stateless revisions have the method, as we serve it.
 pub(super) fn is_served(server: &Server, method: &str) -> bool {
     let ours = [methods::TOOLS_LIST, methods::TOOLS_CALL, modern::methods::DISCOVER, modern::methods::LISTEN];
-    ours.contains(&method) || OfferMethod::parse(method).is_some_and(|offer| offer.is_offered(server.host().offers()))
+    ours.contains(&method)
+        || OfferMethod::parse(method).is_some_and(|offer| offer.is_offered(server.view().offers(server.host())))
 }
 
 impl Exchange {
@@ -59,7 +60,9 @@ impl Exchange {
             modern::methods::LISTEN => listen::run(&self).await.map(|result| completed(&result, None)),
             methods::TOOLS_LIST => self.list_tools().await,
             methods::TOOLS_CALL => self.call_tool().await,
-            method => match OfferMethod::parse(method).filter(|offer| offer.is_offered(self.server.host().offers())) {
+            method => match OfferMethod::parse(method)
+                .filter(|offer| offer.is_offered(self.server.view().offers(self.server.host())))
+            {
                 Some(offer) => self.offer(offer).await,
                 None => Err(RpcError::method_not_found(method)),
             },
@@ -67,8 +70,9 @@ impl Exchange {
     }
 
     async fn offer(&self, offer: OfferMethod) -> Result<Box<RawValue>, RpcError> {
+        let view = self.server.view();
         let answer = tokio::select! {
-            answer = offer.answer(self.server.host(), self.params.as_deref()) => answer,
+            answer = offer.answer(self.server.host(), &view, self.params.as_deref()) => answer,
             () = self.cancel.cancelled() => return Err(tools_call::given_up()),
         };
         let caching = offer.is_cacheable().then_some(CACHING);
@@ -79,7 +83,7 @@ impl Exchange {
         let versions: Vec<&str> = modern::VERSIONS.iter().map(|version| version.as_str()).collect();
         let result = json!({
             "supportedVersions": versions,
-            "capabilities": initialize::capabilities(self.server.host()),
+            "capabilities": initialize::capabilities(self.server.host(), &self.server.view()),
             "instructions": instructions::text(&self.server.view().overview(self.server.host()), self.server.view().profile().mode),
         });
         let unwritable = |_| RpcError::new(codes::INTERNAL_ERROR, "the discovery cannot be written");

@@ -9,6 +9,8 @@ use plugward_protocol::RpcError;
 use plugward_protocol::mcp::codes;
 use serde_json::value::RawValue;
 
+use super::view::View;
+
 /// A method about offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OfferMethod {
@@ -49,14 +51,25 @@ impl OfferMethod {
     }
 
     /// Its answer. Dropping this gives the request up, at the plugin too.
-    pub(super) async fn answer(self, host: &Host, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+    pub(super) async fn answer(
+        self,
+        host: &Host,
+        view: &View,
+        params: Option<&RawValue>,
+    ) -> Result<Box<RawValue>, RpcError> {
         match self {
-            Self::List(list) => Ok(page(list, &host.list_offers(list).await)),
+            Self::List(list) => {
+                let all = host.list_offers(list).await.into_iter();
+                let seen = all.filter(|(plugin, _)| view.has_plugin(plugin)).map(|(_, item)| item);
+                Ok(page(list, &seen.collect::<Vec<_>>()))
+            }
             Self::One(request) => {
-                if !self.is_offered(host.offers()) {
+                if !self.is_offered(view.offers(host)) {
                     return Err(RpcError::method_not_found(request_name(request)));
                 }
-                host.forward_offer(request, params).await.map_err(|error| told(request, error))
+                host.forward_offer(request, params, |plugin| view.has_plugin(plugin))
+                    .await
+                    .map_err(|error| told(request, error))
             }
         }
     }

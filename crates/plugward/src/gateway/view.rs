@@ -7,7 +7,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plugward_host::{Host, PluginView};
+use plugward_host::{Host, Offers, PluginView};
+use plugward_policy::PluginId;
 use plugward_protocol::RpcError;
 use plugward_protocol::mcp::{CallParamsIn, codes};
 use serde_json::value::RawValue;
@@ -43,6 +44,16 @@ impl View {
 
     pub(super) fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// Whether the client gets what a plugin offers beside tools.
+    pub(super) fn has_plugin(&self, plugin: &PluginId) -> bool {
+        self.profile.has_plugin(plugin)
+    }
+
+    /// What the client is offered beside tools.
+    pub(super) fn offers(&self, host: &Host) -> Offers {
+        host.offers(|plugin| self.has_plugin(plugin))
     }
 
     /// The definitions as they are listed.
@@ -82,6 +93,11 @@ impl View {
             plugin.held_tools.retain(|held| self.profile.has(id.as_str(), &format!("{id}.{}", held.remote_name)));
         }
         plugins
+    }
+
+    /// Whether a tool is listed to the client under its own name.
+    pub(super) fn lists(&self, host: &Host, name: &str) -> bool {
+        self.profile.mode == Mode::List && host.exposed_id(name).is_some_and(|id| self.profile.has_tool(&id))
     }
 
     /// Where a call goes.

@@ -220,8 +220,9 @@ impl Session {
             methods::INITIALIZE => Err(RpcError::new(codes::INVALID_REQUEST, "session is initialized already")),
             method => {
                 let offer = OfferMethod::parse(method).ok_or_else(|| RpcError::method_not_found(method))?;
+                let view = self.server.view();
                 tokio::select! {
-                    answer = offer.answer(self.server.host(), params) => answer,
+                    answer = offer.answer(self.server.host(), &view, params) => answer,
                     () = cancel.cancelled() => Err(tools_call::given_up()),
                 }
             }
