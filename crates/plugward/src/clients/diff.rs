@@ -25,20 +25,69 @@ pub(crate) fn unified(path: &str, old: Option<&str>, new: Option<&str>) -> Strin
     let range = |from: usize, to: usize| format!("{},{}", if to > from { from + 1 } else { from }, to - from);
     // Writing into a `String` cannot fail.
     let _ = writeln!(diff, "@@ -{} +{} @@", range(head, old_end + tail), range(head, new_end + tail));
-    let bare = |line: &str| line.trim_end_matches('\r').trim_end_matches(',').to_owned();
-    let (gone, new) = (&before[same_head..old_end], &after[same_head..new_end]);
-    // A neighbour that only gains or loses its comma is on both sides.
-    let is_on = |line: &str, others: &[&str]| others.iter().any(|other| bare(other) == bare(line));
-    let mut put = |sign: char, lines: &[&str], is_neighbour: &dyn Fn(&str) -> bool| {
-        for line in lines {
-            let _ = writeln!(diff, "{sign}{}", if is_neighbour(line) { key_only(line) } else { shown(line) });
-        }
+    let edit = Edit::between(old.unwrap_or_default(), new.unwrap_or_default());
+    let context = |diff: &mut String, lines: &[&str]| {
+        lines.iter().for_each(|line| drop(writeln!(diff, " {}", key_only(line))));
     };
-    put(' ', &before[head..same_head], &|_| true);
-    put('-', gone, &|line| is_on(line, new));
-    put('+', new, &|line| is_on(line, gone));
-    put(' ', &before[old_end..old_end + tail], &|_| true);
+    context(&mut diff, &before[head..same_head]);
+    for (sign, all, (from, to), part) in
+        [('-', &before, (same_head, old_end), edit.old), ('+', &after, (same_head, new_end), edit.new)]
+    {
+        let mut at: usize = all[..from].iter().map(|line| line.len() + 1).sum();
+        for line in &all[from..to] {
+            let _ = writeln!(diff, "{sign}{}", part_of(line, at, part));
+            at += line.len() + 1;
+        }
+    }
+    context(&mut diff, &before[old_end..old_end + tail]);
     diff
+}
+
+/// Where two texts differ: from the first to the last byte, on either side.
+struct Edit {
+    old: (usize, usize),
+    new: (usize, usize),
+}
+
+impl Edit {
+    fn between(old: &str, new: &str) -> Self {
+        let shorter = old.len().min(new.len());
+        let same = |(a, b): &(u8, u8)| a == b;
+        let mut start = old.bytes().zip(new.bytes()).take_while(same).count();
+        while !old.is_char_boundary(start) || !new.is_char_boundary(start) {
+            start -= 1;
+        }
+        let mut tail = old.bytes().rev().zip(new.bytes().rev()).take(shorter - start).take_while(same).count();
+        while !old.is_char_boundary(old.len() - tail) || !new.is_char_boundary(new.len() - tail) {
+            tail -= 1;
+        }
+        let (old_end, new_end) = (old.len() - tail, new.len() - tail);
+        // What was put in or taken out may as well begin a little earlier, where its neighbour begins like it: at a line.
+        let (whole, end) = if old_end == start { (new, new_end) } else { (old, old_end) };
+        let is_one_sided = old_end == start || new_end == start;
+        let bytes = whole.as_bytes();
+        let begins = |by: usize| start == by || bytes[start - by - 1] == b'\n';
+        let fits = |by: &usize| bytes[start - by - 1] == bytes[end - by - 1];
+        let steps = (0..start.min(end - start)).take_while(fits).count();
+        let by = (0..=steps).find(|by| is_one_sided && begins(*by)).unwrap_or(0);
+        Self { old: (start - by, old_end - by), new: (start - by, new_end - by) }
+    }
+}
+
+/// A changed line that begins at `at`: whole if the edit made all of it, else no more than the edit's part of it. The rest
+/// is a neighbour's, which may stand in the same line.
+fn part_of(line: &str, at: usize, (from, to): (usize, usize)) -> String {
+    let text = line.trim_end_matches('\r');
+    let (begin, end) = (from.clamp(at, at + text.len()) - at, to.clamp(at, at + text.len()) - at);
+    if begin == 0 && end == text.len() {
+        return shown(text);
+    }
+    let part = text.get(begin..end).unwrap_or_default();
+    if part.chars().all(|c| c.is_whitespace() || c == ',') {
+        return key_only(text);
+    }
+    let cut = |is_cut: bool| if is_cut { "…" } else { "" };
+    format!("{}{}{}", cut(begin > 0), shown(part), cut(end < text.len()))
 }
 
 /// A line without its tricks. Tabs are as harmless in a diff as blanks, and look like it.
@@ -90,6 +139,21 @@ mod tests {
         // Requirement 94: the file is somebody else's.
         let diff = unified("f", Some("a\u{1b}[2J\tb\r\n"), Some("c\r\n"));
         assert!(diff.contains("-a\\u{1b}[2J\tb\n+c\n"), "{diff}");
+    }
+
+    /// A file may be one line; its secrets are no less secret.
+    #[test]
+    fn of_a_line_shared_with_neighbours_only_the_edit_is_shown() {
+        let old = r#"{"mcpServers":{"a":{"env":{"T":"hunter22"}}},"theme":"dark"}"#;
+        let new = r#"{"mcpServers":{"a":{"env":{"T":"hunter22"}},"ours":{"command":"/bin/x"}},"theme":"dark"}"#;
+        for (before, after) in [(old, new), (new, old)] {
+            let diff = unified("f", Some(before), Some(after));
+            assert!(!diff.contains("hunter22") && !diff.contains("dark"), "{diff}");
+            assert!(diff.contains(r#""ours":{"command":"/bin/x"}"#), "{diff}");
+        }
+        let begins_alike =
+            unified("f", Some("{\n  \"b\": \"hunter22\"\n}\n"), Some("{\n  \"ours\": 1,\n  \"b\": \"hunter22\"\n}\n"));
+        assert!(begins_alike.contains("\n+  \"ours\": 1,\n") && !begins_alike.contains("hunter22"), "{begins_alike}");
     }
 
     /// A diff goes into terminals' memories and logs; what stands beside our entry is not for them.
