@@ -164,6 +164,7 @@ impl Session {
         let (id, mut asked) = (asked.id.clone(), asked);
         // Given back when this ends.
         let _held = asked.held.take();
+        let mut unanswered = Unanswered { session: &self, id: &id, stream, cancel: &cancel, is_answered: false };
         let hand_on = |note: Note| {
             self.events.note(stream, envelope::notification(note.method, Some(&note.params)));
         };
@@ -191,6 +192,7 @@ impl Session {
             Err(error) => envelope::error(Some(&id), &error),
         };
         self.events.complete(stream, was_wanted.then_some(text));
+        unanswered.is_answered = true;
     }
 
     async fn answer(
@@ -286,4 +288,28 @@ impl Session {
 
 fn empty() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// Ends a request whose task ends without an answer, as by a panic: its client would wait for ever, and could not use
+/// the id again.
+struct Unanswered<'a> {
+    session: &'a Session,
+    id: &'a RequestId,
+    stream: u64,
+    cancel: &'a CancellationToken,
+    is_answered: bool,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        let was_wanted = !self.cancel.is_cancelled();
+        if was_wanted {
+            self.session.state().under_way.remove(self.id);
+        }
+        let error = RpcError::new(codes::INTERNAL_ERROR, "the request was not served to its end");
+        self.session.events.complete(self.stream, was_wanted.then(|| envelope::error(Some(self.id), &error)));
+    }
 }
