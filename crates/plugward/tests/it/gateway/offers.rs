@@ -112,3 +112,35 @@ async fn what_no_person_agreed_to_is_not_offered() {
     }
     client.close();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_without_a_plugin_has_nothing_of_it() {
+    // Case B064: what an agent is not to see it can neither find nor ask for.
+    let home = home_with(&[offering("one"), offering("two")]).await;
+    std::fs::write(home.path().join("config.toml"), "[profiles.default]\nplugins = [\"one\"]\n").unwrap();
+    let mut client = Client::start(home);
+    client.handshake();
+    client.list();
+    let listed = client.request("prompts/list", &json!({}))["result"].clone();
+    let prompts = names(&listed, "prompts", "name");
+    assert!(!prompts.is_empty() && prompts.iter().all(|name| name.starts_with("one_")), "{prompts:?}");
+    let get = |name: &str| json!({"name": name});
+    let control = client.request("prompts/get", &get("one_test_simple_prompt"));
+    assert!(control["result"]["messages"].is_array(), "the control: {control}");
+    assert_eq!(client.request("prompts/get", &get("two_test_simple_prompt"))["error"]["code"], json!(-32602));
+    client.close();
+
+    // Single tools bring no prompts and no resources with them.
+    let home = home_with(&[offering("one")]).await;
+    let config = "[profiles.default]\ntools = [\"one.test_simple_text\"]\n";
+    std::fs::write(home.path().join("config.toml"), config).unwrap();
+    let mut client = Client::start(home);
+    assert_eq!(client.handshake()["capabilities"], json!({"tools": {"listChanged": true}}));
+    client.list();
+    for (list, member) in [("prompts/list", "prompts"), ("resources/list", "resources")] {
+        assert_eq!(client.request(list, &json!({}))["result"], json!({member: []}));
+    }
+    let read = client.request("resources/read", &json!({"uri": "test://static-text"}));
+    assert_eq!(read["error"]["code"], json!(-32601), "{read}");
+    client.close();
+}
