@@ -27,7 +27,9 @@ pub(crate) fn unified(path: &str, old: Option<&str>, new: Option<&str>) -> Strin
     let _ = writeln!(diff, "@@ -{} +{} @@", range(head, old_end + tail), range(head, new_end + tail));
     let edit = Edit::between(old.unwrap_or_default(), new.unwrap_or_default());
     let context = |diff: &mut String, lines: &[&str]| {
-        lines.iter().for_each(|line| drop(writeln!(diff, " {}", key_only(line))));
+        for line in lines {
+            let _ = writeln!(diff, " {}", key_only(line));
+        }
     };
     context(&mut diff, &before[head..same_head]);
     for (sign, all, (from, to), part) in
