@@ -143,7 +143,7 @@ fn sandbox(data: &Path) -> SandboxSpec {
     };
     SandboxSpec {
         read_only: system_paths(),
-        read_write: vec![data.to_owned()],
+        home_dir: Some(data.to_owned()),
         certificates: true,
         user,
         ..SandboxSpec::new(Level::Full)
