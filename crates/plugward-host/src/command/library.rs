@@ -20,6 +20,7 @@ use super::error::{CommandError, CommandErrorCode, CommandStage};
 use super::outcome::CommandResult;
 use super::run::{Run, run};
 use super::schemas::check_schemas;
+use super::spill::SpillDir;
 use crate::egress::{Attempts, Egress, EgressPlan, Machine};
 use crate::host::users::user_by_home;
 use crate::package::{self, HostEnvironment, LaunchPlan, PackageFacts, PlanInput};
@@ -227,7 +228,7 @@ async fn finish(started: Started, timeout: Duration) -> Result<CommandResult, Co
         let message = format!("{what} cannot be used: {fault}");
         CommandError::new(CommandErrorCode::NotExecutable, CommandStage::Run, message)
     };
-    let Started { tool, prepared, spawned, egress, outputs } = started;
+    let Started { tool, prepared, spawned, egress, outputs, redactor } = started;
     let never = CancellationToken::new();
     // Without a host there is nobody to tell of attempts; the rules are the same.
     let attempts = || Arc::new(Attempts::new(Redactor::new()));
@@ -249,7 +250,8 @@ async fn finish(started: Started, timeout: Duration) -> Result<CommandResult, Co
         prepared,
         timeout,
         used: Duration::ZERO,
-        spill_dir: Some(&outputs),
+        spill_dir: Some(outputs),
+        redactor,
         cancel: &never,
         over: &never,
         notes: None,
@@ -276,7 +278,9 @@ struct Started {
     spawned: Spawned,
     /// Its network, if it may reach some hosts.
     egress: Option<(EgressPlan, Listeners)>,
-    outputs: PathBuf,
+    outputs: SpillDir,
+    /// Knows the secrets it was given.
+    redactor: Redactor,
 }
 
 /// Everything up to the process. Blocks.
@@ -336,7 +340,11 @@ fn start(
     plan.argv.extend(prepared.arguments.iter().cloned());
     let (spawned, egress) =
         spawn(&plan, &registered.manifest, launcher).map_err(|text| cannot(CommandStage::Run, text))?;
-    Ok(Started { tool, prepared, spawned, egress, outputs: storage.join("outputs").join(name) })
+    let redactor = Redactor::new();
+    redactor.set_secrets(name, &plan.secrets);
+    let runs = usize::try_from(registered.manifest.backend.max_concurrent_calls).unwrap_or(1);
+    let outputs = SpillDir::new(storage.join("outputs").join(name), runs);
+    Ok(Started { tool, prepared, spawned, egress, outputs, redactor })
 }
 
 /// In the sandbox the file asks for, or not at all.
