@@ -118,12 +118,13 @@ impl CommandTools {
         let tool = manifest
             .backend
             .command_tool()
+            .filter(|tool| tool.gate.is_none())
             .ok_or_else(|| format!("plugin `{}` is not of type `mcp_tool`", manifest.id))?;
         let input = check_schemas(tool)?;
         // Only for a command that uses it: a project that is the folder of the file as well could not be written to.
         let uses_folder = tool.working_directory == WorkingDirectory::Plugin
             || tool.program().contains('/')
-            || manifest.backend.args.iter().any(|argument| argument.contains("${PLUGIN_DIR}"));
+            || names_its_folder(manifest);
         let folder = folder.filter(|folder| uses_folder && !folder.as_os_str().is_empty()).map(Path::to_owned);
         let registered = Registered {
             manifest: manifest.clone(),
@@ -336,8 +337,7 @@ fn start(
     let prepared = tool.prepare(values).map_err(|fault| {
         CommandError::new(CommandErrorCode::ArgumentInvalid, CommandStage::Substitution, fault.to_string())
     })?;
-    plan.argv.truncate(1);
-    plan.argv.extend(prepared.arguments.iter().cloned());
+    plan.set_arguments(&prepared.arguments);
     let (spawned, egress) =
         spawn(&plan, &registered.manifest, launcher).map_err(|text| cannot(CommandStage::Run, text))?;
     let redactor = Redactor::new();
@@ -345,6 +345,14 @@ fn start(
     let runs = usize::try_from(registered.manifest.backend.max_concurrent_calls).unwrap_or(1);
     let outputs = SpillDir::new(storage.join("outputs").join(name), runs);
     Ok(Started { tool, prepared, spawned, egress, outputs, redactor })
+}
+
+/// Whether anything of a tool is said in terms of the folder of its file.
+fn names_its_folder(manifest: &Manifest) -> bool {
+    let backend = &manifest.backend;
+    let texts = backend.args.iter().chain(backend.env.iter().map(|(_, value)| value)).chain(&backend.cwd);
+    let permissions = manifest.all_permissions();
+    texts.cloned().chain(permissions.iter().map(ToString::to_string)).any(|text| text.contains("${PLUGIN_DIR}"))
 }
 
 /// In the sandbox the file asks for, or not at all.

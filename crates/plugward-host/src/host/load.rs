@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use plugward_policy::{Manifest, PluginId, parse_manifest};
 use plugward_store::PluginRow;
@@ -18,16 +18,13 @@ use super::install::{
 };
 use super::{INCOMING_DIR, Inner, PACKAGES_DIR};
 use crate::call::epoch_us;
+use crate::config::DRAIN_LIMIT_MAX;
 use crate::error::{ErrorCode, HostError};
 use crate::ids::random_hex;
 use crate::package::{self, PackageFacts, PackageLimits};
 use crate::supervisor::stop::{self, Ladder};
 use crate::supervisor::{Plugin, command};
 use crate::views::{FoldersView, LogOrigin};
-
-/// Longest time the calls in flight on an old version get to end. Their own limits are at most ten minutes; a plugin that
-/// is held by a change has to end sooner.
-const DRAIN_LIMIT_MAX: Duration = Duration::from_secs(60);
 
 /// A plugin as its file has it.
 #[derive(Debug, Clone)]
@@ -144,7 +141,8 @@ impl Inner {
         let place = self.package_dir(&row);
         let has_package = tokio::fs::try_exists(&place).await.unwrap_or(false);
         if before.package_digest == row.package_digest && before.source == row.source && has_package {
-            // Touched, and the same byte for byte.
+            // Touched, and the same byte for byte. A start that this broke off begins anew.
+            self.start_if_wanted(&old);
             return self.note_file(&old.id, file).await;
         }
         row.enabled = before.enabled;

@@ -105,6 +105,9 @@ impl CommandTarget {
     }
 
     /// What would run now, if it is what was approved, with the arguments of this call.
+    ///
+    /// A package is read and hashed each time. Sizes and times of its files would be quicker to compare and show less: the
+    /// clock of a file system stands still for milliseconds, and what was written within them would run unseen.
     async fn prepare(
         &self,
         inner: &Arc<Inner>,
@@ -129,8 +132,7 @@ impl CommandTarget {
             None => BTreeMap::new(),
         };
         let prepared = tool.prepare(&values).map_err(|error| RequestError::Refused(error.to_string()))?;
-        plan.argv.truncate(1);
-        plan.argv.extend(prepared.arguments.iter().cloned());
+        plan.set_arguments(&prepared.arguments);
         Ok((plan, prepared, *tool))
     }
 
