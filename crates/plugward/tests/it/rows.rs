@@ -69,6 +69,19 @@ const TESTS: &[(&str, &str, &str)] = &[
     ("G6", SERVERS, "g6_files_are_read_as_they_are_written_and_links_lead_nowhere"),
 ];
 
+/// The same for cases of commands that were reported in the field.
+const CASES: [(&str, &str, &str); 9] = [
+    ("B016", COMMANDS, "b016_no_value_is_run"),
+    ("B033", HOST, "a_package_may_bring_its_script"),
+    ("B042", HOST, "failures_are_the_calls_own"),
+    ("B042", LIBRARY, "what_a_command_leaves_behind_ends_with_it"),
+    ("B047", COMMANDS, "b047_a_container_that_a_command_runs_ends_with_it"),
+    ("B065", HOST, "a_package_may_bring_its_script"),
+    ("B065", LIBRARY, "large_output_is_an_error_a_cut_or_a_file"),
+    ("B071", COMMANDS, "b071_arguments_are_neither_split_nor_dropped"),
+    ("B079", COMMANDS, "b079_no_placeholder_reaches_a_program"),
+];
+
 /// Rows of the type `integration`, which is no part of the host yet.
 const OF_NO_PART: [&str; 6] = ["V6", "V8", "I1", "I2", "I3", "I4"];
 
@@ -76,6 +89,7 @@ const POLICY: &str = "plugward-policy/tests/command.rs";
 const PLAN: &str = "plugward-host/src/loader/plan/tests.rs";
 const BREAKER: &str = "plugward-host/src/call/breaker.rs";
 const LIBRARY: &str = "plugward/tests/it/command_library.rs";
+const HOST: &str = "plugward/tests/it/command_host.rs";
 const COMMANDS: &str = "plugward/tests/it/rows_commands.rs";
 const SERVERS: &str = "plugward/tests/it/rows_servers.rs";
 const LOADER: &str = "plugward/tests/it/loader.rs";
@@ -84,7 +98,7 @@ const SUPERVISION: &str = "plugward/tests/it/supervision.rs";
 #[test]
 fn every_row_has_a_test() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for (row, file, name) in TESTS {
+    for (row, file, name) in TESTS.iter().chain(&CASES) {
         let text = fs::read_to_string(crates.join(file)).unwrap();
         let begin = text.find(&format!("fn {name}(")).unwrap_or_else(|| panic!("{row}: {file} has no test `{name}`"));
         // Its attribute is the line before.
