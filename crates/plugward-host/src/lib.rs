@@ -16,6 +16,8 @@ mod host;
 mod ids;
 mod loader;
 mod offers;
+#[allow(dead_code, reason = "who uses it follows in the next commits")]
+mod outbound;
 mod package;
 mod raw_object;
 mod registry;
@@ -41,6 +43,7 @@ pub use events::HostEvent;
 pub use host::{ApprovalOrigin, ExposedTool, GateView, Host};
 pub use loader::{FolderSettings, FolderWatch, MAX_PLUGIN_FILES};
 pub use offers::{OfferError, OfferList, OfferRequest, Offers};
+pub use outbound::{Trust, TrustError};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
 pub use sandbox_check::{LevelCheck, check_level, check_levels};

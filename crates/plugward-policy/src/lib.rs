@@ -22,7 +22,8 @@ pub use access::{
     Access, AccessError, AccessFieldError, AccessLine, AccessPermission, DISK_BYTES_DEFAULT, ExpandAccessError,
     ExpandPathError, ExpandedAccess, FILE_BYTES_DEFAULT, GRANT_PATH_BYTES_MAX, MEMORY_BYTES_DEFAULT, NET_PORT_DEFAULT,
     NetError, NetRule, NetTarget, OPEN_FILES_DEFAULT, PROCESSES_DEFAULT, PathError, PathGrant, Permission,
-    PermissionError, ResourceLimits, Risk, VARIABLE_NAME_BYTES_MAX, VariableError, VariableName, special_address,
+    PermissionError, ResourceLimits, Risk, URL_BYTES_MAX, UrlError, VARIABLE_NAME_BYTES_MAX, VariableError,
+    VariableName, WebUrl, special_address,
 };
 pub use approval::{ApprovalSubject, ApprovalTextError, ApprovedArgument, Change, PinError, ToolPin};
 pub use canonical::CanonicalError;
