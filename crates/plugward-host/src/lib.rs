@@ -16,7 +16,6 @@ mod host;
 mod ids;
 mod loader;
 mod offers;
-#[allow(dead_code, reason = "who uses it follows in the next commits")]
 mod outbound;
 mod package;
 mod raw_object;
@@ -27,6 +26,7 @@ mod session;
 mod supervisor;
 mod trial;
 mod views;
+mod webhook;
 
 pub use call::breaker::{BreakerState, BreakerView};
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
@@ -50,6 +50,6 @@ pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};
 pub use views::{
-    Answer, AttemptOutcome, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt,
-    PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView, ToolView,
+    Answer, AttemptOutcome, DeliveriesView, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin,
+    NetworkAttempt, PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView, ToolView,
 };
