@@ -234,7 +234,7 @@ impl CallPath {
         self.decide(tool, &share.caller, limit, span).await?;
         span.stage("decide");
         let limit = match &tool.route.target {
-            Target::Session(_) | Target::Command(_) => limit,
+            Target::Session(_) | Target::Command(_) | Target::Nowhere => limit,
             Target::Asleep(_) => limits.with_start(tool.route.manifest.backend.startup_timeout),
         };
         let left = limit.saturating_sub(begun.elapsed());
@@ -327,7 +327,7 @@ impl Limits {
     fn of(manifest: &Manifest, caller: Option<Duration>) -> Self {
         let setting = match manifest.backend.kind {
             BackendKind::McpStdio => "backend.tool_timeout_seconds",
-            BackendKind::Command(_) => "timeout_ms",
+            BackendKind::Command(_) | BackendKind::Prompt(_) | BackendKind::Webhook(_) => "timeout_ms",
         };
         Self { own: manifest.backend.tool_timeout, caller, setting }
     }

@@ -65,8 +65,12 @@ impl Inner {
         interrupted: &tokio_util::sync::CancellationToken,
     ) -> Result<TrialView, HostError> {
         let id = &plugin.id;
-        if plugin.manifest.backend.command_tool().is_some() {
-            let message = format!("plugin `{id}` is a command that runs when it is called: a trial would see nothing");
+        if plugin.manifest.backend.is_lone_file() {
+            let what = match plugin.manifest.backend.has_program() {
+                true => "is a command that runs when it is called",
+                false => "runs no program",
+            };
+            let message = format!("plugin `{id}` {what}: a trial would see nothing");
             return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message));
         }
         let mut planned = self.plan_at_home(plugin, home.0.clone()).await?;

@@ -69,6 +69,9 @@ impl Host {
         let offering = self.offering(|offers| request.is_in(offers));
         let (plugin, running) =
             offering.into_iter().find(|(other, _)| other.id == plugin).ok_or(OfferError::NotFound)?;
+        if let (Some(prompt), OfferRequest::Prompt) = (plugin.manifest.backend.prompt(), request) {
+            return super::prompt::get(&self.inner, &plugin, prompt, &params);
+        }
         ask(&plugin, &running, request, params).await
     }
 

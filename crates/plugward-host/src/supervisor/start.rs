@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use plugward_policy::{HostStatus, StdoutMode};
+use plugward_policy::{BackendKind, HostStatus, StdoutMode};
 use plugward_protocol::{ClientHello, HandshakeError, Implementation, ProtocolVersion, ServerHello};
 use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -115,9 +115,10 @@ async fn steps(
     interrupted: &CancellationToken,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<(), HostError> {
-    let outcome = match plugin.manifest.backend.command_tool() {
-        Some(_) => offer_command(inner, plugin).await,
-        None => {
+    let outcome = match plugin.manifest.backend.kind {
+        BackendKind::Command(_) => offer_command(inner, plugin).await,
+        BackendKind::Prompt(_) | BackendKind::Webhook(_) => super::in_host::offer(inner, plugin).await,
+        BackendKind::McpStdio => {
             let arrived = bring_up(inner, plugin, interrupted, place).await?;
             publish_or_end(inner, plugin, arrived).await
         }
@@ -130,7 +131,7 @@ async fn steps(
 }
 
 /// Steps 1 and 2: what would run, if it may, and the number of this start.
-async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(Planned, u64), HostError> {
+pub(super) async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(Planned, u64), HostError> {
     check_grants(plugin)?; // 1
     let planned = inner.plan(plugin).await?;
     check_approval(inner, plugin, &planned).await?;

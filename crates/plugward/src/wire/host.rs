@@ -11,9 +11,9 @@ use super::rfc3339;
 pub(crate) struct HostBody {
     /// Id of the plugin.
     pub(crate) plugin_id: String,
-    /// `mcp`, or `command` for a program that runs once for each call.
+    /// `mcp`, `command` for a program that runs once for each call, `prompt` or `webhook` for what no program runs for.
     pub(crate) backend_type: String,
-    /// `stdio`, or `none` for a command.
+    /// `stdio`, or `none` for all others.
     pub(crate) transport: String,
     /// `stopped`, `starting`, `ready`, `unhealthy` or `error`.
     pub(crate) status: String,
@@ -55,8 +55,8 @@ impl From<&HostView> for HostBody {
     fn from(view: &HostView) -> Self {
         Self {
             plugin_id: view.plugin_id.to_string(),
-            backend_type: if view.is_command { "command" } else { "mcp" }.to_owned(),
-            transport: if view.is_command { "none" } else { "stdio" }.to_owned(),
+            backend_type: view.backend.to_owned(),
+            transport: if view.backend == "mcp" { "stdio" } else { "none" }.to_owned(),
             status: view.status.as_str().to_owned(),
             tools_count: view.tools_count,
             started_at: view.started_at.map(rfc3339),
