@@ -26,7 +26,9 @@ pub(crate) mod command;
 mod confine;
 pub(crate) mod containers;
 mod egress;
+mod era;
 mod health;
+mod listen;
 pub(crate) mod replace;
 pub(crate) mod sleep;
 pub(crate) mod start;
@@ -43,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use backoff::MAX_BACKOFF;
 pub(crate) use egress::attempts_key;
+pub(crate) use era::era_key;
 
 use crate::call::Route;
 use crate::call::breaker::Breaker;
