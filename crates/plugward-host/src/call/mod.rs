@@ -315,6 +315,11 @@ fn judge(
             error.data = error.data.map(|data| masked(secrets, data));
             Err(CallFailure::Rejected(error))
         }
+        Err(RequestError::InputRequired(asked)) => {
+            let count = asked.requests.len();
+            let reason = format!("it asks for {count} answers that nobody here offered to give");
+            Err(CallFailure::ResultInvalid { reason })
+        }
         Err(RequestError::Invalid(reason)) => Err(CallFailure::ResultInvalid { reason: clean(reason) }),
         Err(RequestError::TooLarge { bytes, limit }) => Err(CallFailure::ResultTooLarge { bytes, limit }),
         Err(RequestError::RequestTooLarge { bytes, limit }) => Err(CallFailure::RequestTooLarge { bytes, limit }),

@@ -212,6 +212,7 @@ fn accept(result: Box<RawValue>, max_bytes: u64) -> Result<Box<RawValue>, String
 pub(super) fn reason(error: &RequestError, limit: Duration) -> String {
     match error {
         RequestError::TimedOut { .. } => format!("no answer within {limit:?}"),
+        RequestError::InputRequired(_) => "it asks for what nobody here can give".to_owned(),
         RequestError::Invalid(_) => "its answer is no valid message".to_owned(),
         RequestError::TooLarge { bytes, limit } => format!("its answer of {bytes} bytes exceeds {limit} bytes"),
         RequestError::RequestTooLarge { bytes, limit } => format!("the request of {bytes} bytes exceeds {limit} bytes"),

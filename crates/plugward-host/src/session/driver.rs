@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plugward_protocol::{
-    ClientHello, Connection, ConnectionConfig, Event, HandshakeError, OutboundId, PeerFault, RequestFailure,
-    RequestTiming, SendError, ServerHello,
+    ClientHello, ClientMeta, Connection, ConnectionConfig, Event, HandshakeError, InputRequired, OutboundId, PeerFault,
+    ProbeFailure, RequestFailure, RequestTiming, SendError, ServerHello,
     mcp::{self, methods},
+    modern,
 };
 use serde_json::value::RawValue;
 use tokio::io::AsyncReadExt as _;
@@ -44,6 +45,11 @@ pub(super) enum Command {
         hello: ClientHello,
         limit: Duration,
         reply: Reply<ServerHello, HandshakeError>,
+    },
+    Discover {
+        meta: ClientMeta,
+        limit: Duration,
+        reply: Reply<ServerHello, ProbeFailure>,
     },
     Confirm,
     Request {
@@ -78,6 +84,9 @@ pub(super) struct Driver {
     waiters: HashMap<OutboundId, Waiter>,
     ids: HashMap<u64, OutboundId>,
     handshake: Option<Reply<ServerHello, HandshakeError>>,
+    discovery: Option<Reply<ServerHello, ProbeFailure>>,
+    /// The plugin opened a stream of notices before.
+    has_listened: bool,
     shared: Arc<Shared>,
     log: Arc<PluginLog>,
     secrets: Secrets,
@@ -108,6 +117,8 @@ impl Driver {
             waiters: HashMap::new(),
             ids: HashMap::new(),
             handshake: None,
+            discovery: None,
+            has_listened: false,
             shared,
             log,
             secrets: settings.secrets,
@@ -151,7 +162,7 @@ impl Driver {
             if let Some(ending) = self.deliver() {
                 break ending;
             }
-            if self.is_deaf && self.waiters.is_empty() && self.handshake.is_none() {
+            if self.is_deaf && self.waiters.is_empty() && self.handshake.is_none() && self.discovery.is_none() {
                 break closed("it closed its stdin");
             }
         };
@@ -236,6 +247,13 @@ impl Driver {
                     let _ = reply.send(Err(HandshakeError::Closed));
                 }
             }
+            Command::Discover { meta, limit, reply } => {
+                if self.connection.start_probe(now, meta, limit).is_ok() {
+                    self.discovery = Some(reply);
+                } else {
+                    let _ = reply.send(Err(ProbeFailure::Legacy(HandshakeError::Closed)));
+                }
+            }
             // A connection that closed meanwhile says so by its end.
             Command::Confirm => drop(self.connection.confirm_handshake(now)),
             Command::Request { key, method, params, timing, reply } => {
@@ -315,6 +333,19 @@ impl Driver {
                         let _ = reply.send(Err(error));
                     }
                 }
+                Event::Discovered(hello) => {
+                    if let Some(reply) = self.discovery.take() {
+                        let _ = reply.send(Ok(hello));
+                    }
+                }
+                Event::ProbeFailed(failure) => {
+                    if let Some(reply) = self.discovery.take() {
+                        let _ = reply.send(Err(failure));
+                    }
+                }
+                Event::InputRequired { id, result } => self.answer(id, Err(asks(&result))),
+                // Which stream it came on does not matter: this session opens one.
+                Event::Notice { method, params, .. } => self.notification(&method, params.as_deref()),
                 Event::Response { id, outcome } => self.answer(id, outcome.map_err(RequestError::Rejected)),
                 // The end of the conversation follows and tells everybody why.
                 Event::Failed { cause: RequestFailure::Closed, .. } => {}
@@ -358,6 +389,9 @@ impl Driver {
 
     fn notification(&mut self, method: &str, params: Option<&RawValue>) {
         match method {
+            // A stream opened anew: what changed before, nobody was told.
+            modern::methods::ACKNOWLEDGED if self.has_listened => self.shared.tools_changed.notify_one(),
+            modern::methods::ACKNOWLEDGED => self.has_listened = true,
             methods::TOOLS_LIST_CHANGED => self.shared.tools_changed.notify_one(),
             methods::LOG_MESSAGE => {
                 let text = params.map_or("", RawValue::get);
@@ -375,6 +409,8 @@ impl Driver {
                 RequestError::TooLarge { bytes, limit: u64::try_from(limit).unwrap_or(u64::MAX) }
             }
             RequestFailure::InvalidAnswer { fault } => RequestError::Invalid(fault.to_string()),
+            RequestFailure::UnknownResult { reason } => RequestError::Invalid(reason),
+            RequestFailure::Withdrawn => RequestError::Invalid("the plugin ended the request without a result".to_owned()),
             RequestFailure::Closed => RequestError::Unavailable("its process went away".to_owned()),
         }
     }
@@ -382,6 +418,9 @@ impl Driver {
     fn fail_all(&mut self, reason: &str) {
         if let Some(reply) = self.handshake.take() {
             let _ = reply.send(Err(HandshakeError::Closed));
+        }
+        if let Some(reply) = self.discovery.take() {
+            let _ = reply.send(Err(ProbeFailure::Legacy(HandshakeError::Closed)));
         }
         for (_, waiter) in self.waiters.drain() {
             let _ = waiter.reply.send(Err(RequestError::Unavailable(reason.to_owned())));
@@ -394,10 +433,21 @@ fn refuse(command: Command, reason: &str) {
         Command::Handshake { reply, .. } => {
             let _ = reply.send(Err(HandshakeError::Closed));
         }
+        Command::Discover { reply, .. } => {
+            let _ = reply.send(Err(ProbeFailure::Legacy(HandshakeError::Closed)));
+        }
         Command::Request { reply, .. } | Command::CallTool { reply, .. } => {
             let _ = reply.send(Err(RequestError::Unavailable(reason.to_owned())));
         }
         Command::Confirm | Command::CloseInput => {}
+    }
+}
+
+/// A result that asks for input, as the reason for there being none yet.
+fn asks(result: &RawValue) -> RequestError {
+    match InputRequired::parse(result) {
+        Ok(asked) => RequestError::InputRequired(Box::new(asked)),
+        Err(reason) => RequestError::Invalid(reason.to_owned()),
     }
 }
 

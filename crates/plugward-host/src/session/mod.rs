@@ -7,6 +7,7 @@
 
 mod alarm;
 mod driver;
+mod stream;
 pub(crate) mod log;
 pub(crate) mod process;
 pub(crate) mod quote;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plugward_protocol::{ClientHello, HandshakeError, RpcError, ServerHello};
+use plugward_protocol::{ClientHello, ClientMeta, HandshakeError, InputRequired, ProbeFailure, RpcError, ServerHello};
 use plugward_store::Redactor;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -42,6 +43,8 @@ pub(crate) enum RequestError {
     },
     /// The caller cancelled or went away.
     Cancelled,
+    /// The plugin wants answers first, and then the request again.
+    InputRequired(Box<InputRequired>),
     /// The values make no call, for this reason; it repeats none of them.
     Refused(String),
     /// The plugin answered with an error.
@@ -157,6 +160,17 @@ impl Session {
             return Err(HandshakeError::Closed);
         }
         answer.await.unwrap_or(Err(HandshakeError::Closed))
+    }
+
+    /// Asks what the plugin is, in the stateless revisions. On a plugin that knows them every request says `meta` from then
+    /// on; else a handshake is possible as before.
+    pub(crate) async fn discover(&self, meta: ClientMeta, limit: Duration) -> Result<ServerHello, ProbeFailure> {
+        let closed = || ProbeFailure::Legacy(HandshakeError::Closed);
+        let (reply, answer) = oneshot::channel();
+        if self.commands.send(Command::Discover { meta, limit, reply }).await.is_err() {
+            return Err(closed());
+        }
+        answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
     /// Sends `notifications/initialized` (requirement 43).

@@ -15,12 +15,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use plugward_policy::{BackendKind, HostStatus, StdoutMode};
-use plugward_protocol::{ClientHello, HandshakeError, Implementation, ProtocolVersion, ServerHello};
+use plugward_protocol::{ClientHello, HandshakeError, ServerHello};
 use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::confine::{self, Confined};
 use super::containers::{self, ContainerStart};
+use super::era::{self, Greeting, Ungreeted};
+use super::listen;
 use super::stop::{self, Ladder};
 use super::{Launched, Plugin, Running};
 use crate::call::admission::Admission;
@@ -167,19 +169,41 @@ pub(super) async fn bring_up(
         error = broken_off(inner, plugin, interrupted) => return Err(error),
         () = sweep(inner, plugin, &planned.plan, generation) => {}
     }
-    let launched = launch(inner, plugin, Arc::new(planned.plan), generation).await?; // 3
+    let digest = planned.plan.subject.digest().to_string();
+    let plan = Arc::new(planned.plan);
+    let mut greeting = era::first(inner, plugin, &digest).await;
+    let mut launched = launch(inner, plugin, Arc::clone(&plan), generation).await?; // 3
     drop(place);
-    let reached = tokio::select! {
-        error = broken_off(inner, plugin, interrupted) => Err(error),
-        reached = converse(inner, plugin, &launched) => reached, // 4-9
-    };
-    match reached {
-        Ok((hello, contract)) => Ok(Arrived { launched, hello, contract }),
-        Err(error) => {
-            stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
-            Err(error)
-        }
+    loop {
+        let reached = tokio::select! {
+            error = broken_off(inner, plugin, interrupted) => Err(error.into()),
+            reached = converse(inner, plugin, &launched, greeting) => reached, // 4-9
+        };
+        let Ungreeted { error, next } = match reached {
+            Ok((hello, contract)) => {
+                era::remember(inner, plugin, &digest, &hello).await;
+                return Ok(Arrived { launched, hello, contract });
+            }
+            Err(ungreeted) => ungreeted,
+        };
+        stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
+        let Some(next) = next else { return Err(error) };
+        greeting = next;
+        launched = launch_anew(inner, plugin, &plan, &error).await?;
     }
+}
+
+/// A fresh process in the place of one that was greeted in a way it does not know.
+async fn launch_anew(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    plan: &Arc<LaunchPlan>,
+    reason: &HostError,
+) -> Result<Launched, HostError> {
+    plugin.log.push(LogOrigin::Host, &format!("started anew, to be greeted in the other way: {}", reason.message));
+    let generation = inner.next_generation(plugin).await?;
+    plugin.state().generation = generation;
+    launch(inner, plugin, Arc::clone(plan), generation).await
 }
 
 /// Steps 10 and 11; on error the process that arrived is ended.
@@ -321,33 +345,49 @@ pub(super) async fn converse(
     inner: &Arc<Inner>,
     plugin: &Plugin,
     launched: &Launched,
-) -> Result<(ServerHello, Arc<Contract>), HostError> {
+    greeting: Greeting,
+) -> Result<(ServerHello, Arc<Contract>), Ungreeted> {
     let session = &launched.session;
     let id = &plugin.id;
-    let limit = plugin.manifest.backend.startup_timeout;
-    let hello = ClientHello {
-        version: ProtocolVersion::LATEST_LEGACY,
-        client: Implementation {
-            name: "plugward".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            title: Some("Plugward".to_owned()),
+    let hello = match greeting {
+        Greeting::Handshake { else_asked } => handshake(plugin, launched, else_asked).await?,
+        Greeting::Discovery { else_greeted } => era::discover(plugin, launched, else_greeted).await?,
+        Greeting::Either => match era::discover(plugin, launched, true).await {
+            Ok(hello) => hello,
+            Err(Ungreeted { next: Some(_), .. }) => handshake(plugin, launched, false).await?,
+            Err(ungreeted) => return Err(ungreeted),
         },
-        // Nothing is offered: what a server asks of its client is refused at once (B038).
-        capabilities: no_capabilities(),
-    };
-    let hello = match session.handshake(hello, limit).await {
-        Ok(hello) => hello,
-        Err(error) => return Err(handshake_error(plugin, launched, &error).await),
     };
     if !hello.has_capability("tools") {
         let message = format!("plugin `{id}` does not offer tools");
-        return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message));
+        return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message).into());
     }
-    if session.confirm().await.is_err() {
-        return Err(handshake_error(plugin, launched, &HandshakeError::Closed).await);
+    if !hello.version.is_legacy() {
+        // Before the list is read, so that no change of it goes unseen.
+        listen::follow(inner, launched, &hello);
+    } else if session.confirm().await.is_err() {
+        return Err(handshake_error(plugin, launched, &HandshakeError::Closed).await.into());
     }
     let contract = read_contract(inner, plugin, session).await?;
     Ok((hello, Arc::new(contract)))
+}
+
+/// `initialize` and its answer. One that refuses it may be a server without handshakes.
+async fn handshake(plugin: &Plugin, launched: &Launched, else_asked: bool) -> Result<ServerHello, Ungreeted> {
+    let hello = ClientHello {
+        version: era::HANDSHAKE_VERSION,
+        client: era::identity(),
+        // Nothing is offered: what a server asks of its client is refused at once (B038).
+        capabilities: no_capabilities(),
+    };
+    match launched.session.handshake(hello, plugin.manifest.backend.startup_timeout).await {
+        Ok(hello) => Ok(hello),
+        Err(error) => {
+            let is_refusal = matches!(error, HandshakeError::Rejected(_));
+            let next = (else_asked && is_refusal).then_some(Greeting::Discovery { else_greeted: false });
+            Err(Ungreeted { error: handshake_error(plugin, launched, &error).await, next })
+        }
+    }
 }
 
 async fn handshake_error(plugin: &Plugin, launched: &Launched, error: &HandshakeError) -> HostError {
