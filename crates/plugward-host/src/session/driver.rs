@@ -410,7 +410,9 @@ impl Driver {
             }
             RequestFailure::InvalidAnswer { fault } => RequestError::Invalid(fault.to_string()),
             RequestFailure::UnknownResult { reason } => RequestError::Invalid(reason),
-            RequestFailure::Withdrawn => RequestError::Invalid("the plugin ended the request without a result".to_owned()),
+            RequestFailure::Withdrawn => {
+                RequestError::Invalid("the plugin ended the request without a result".to_owned())
+            }
             RequestFailure::Closed => RequestError::Unavailable("its process went away".to_owned()),
         }
     }

@@ -7,10 +7,10 @@
 
 mod alarm;
 mod driver;
-mod stream;
 pub(crate) mod log;
 pub(crate) mod process;
 pub(crate) mod quote;
+mod stream;
 
 use std::borrow::Cow;
 use std::sync::Arc;
