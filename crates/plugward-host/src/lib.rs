@@ -19,6 +19,7 @@ mod offers;
 mod package;
 mod raw_object;
 mod registry;
+mod rounds;
 mod sandbox_check;
 mod schema;
 mod session;

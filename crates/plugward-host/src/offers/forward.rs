@@ -15,7 +15,7 @@ use crate::call::admission::Share;
 use crate::call::result::RESULT_TYPE;
 use crate::host::Host;
 use crate::raw_object::{RawObject, compact_len};
-use crate::session::{RequestError, masked};
+use crate::session::{RequestError, Timing, masked};
 use crate::supervisor::{Plugin, Running};
 
 /// What is asked for.
@@ -182,7 +182,10 @@ async fn ask(
         return Err(failed("too many requests wait for it, or it is stopping".to_owned()));
     };
     let Some(launched) = &running.launched else { return Err(failed("it is asleep".to_owned())) };
-    let answer = launched.session.request(request.method(), Some(params.to_raw()), limit).await;
+    let answer = launched
+        .session
+        .request_with(request.method(), Some(params.to_raw()), Timing { idle: limit, hard: limit }, None)
+        .await;
     let secrets = &running.route.secrets;
     match answer {
         Ok(result) => accept(masked(secrets, result), backend.max_result_bytes).map_err(failed),
