@@ -202,6 +202,8 @@ impl CallPath {
             meta: request.meta,
             timing,
             progress: request.progress,
+            inputs: None,
+            capabilities: None,
         };
         let answer = tool.route.target.call_tool(call, &request.cancel).await;
         let outcome = judge(tool, answer, &limits);

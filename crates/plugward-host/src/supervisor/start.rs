@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use plugward_policy::{BackendKind, HostStatus, StdoutMode};
-use plugward_protocol::{ClientHello, HandshakeError, ServerHello};
+use plugward_protocol::{HandshakeError, ServerHello};
 use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
@@ -350,11 +350,11 @@ pub(super) async fn converse(
     let session = &launched.session;
     let id = &plugin.id;
     let hello = match greeting {
-        Greeting::Handshake { else_asked } => handshake(plugin, launched, else_asked).await?,
+        Greeting::Handshake { else_asked } => era::handshake(plugin, launched, else_asked).await?,
         Greeting::Discovery { else_greeted } => era::discover(plugin, launched, else_greeted).await?,
         Greeting::Either => match era::discover(plugin, launched, true).await {
             Ok(hello) => hello,
-            Err(Ungreeted { next: Some(_), .. }) => handshake(plugin, launched, false).await?,
+            Err(Ungreeted { next: Some(_), .. }) => era::handshake(plugin, launched, false).await?,
             Err(ungreeted) => return Err(ungreeted),
         },
     };
@@ -366,61 +366,10 @@ pub(super) async fn converse(
         // Before the list is read, so that no change of it goes unseen.
         listen::follow(inner, launched, &hello);
     } else if session.confirm().await.is_err() {
-        return Err(handshake_error(plugin, launched, &HandshakeError::Closed).await.into());
+        return Err(era::handshake_error(plugin, launched, &HandshakeError::Closed).await.into());
     }
     let contract = read_contract(inner, plugin, session).await?;
     Ok((hello, Arc::new(contract)))
-}
-
-/// `initialize` and its answer. One that refuses it may be a server without handshakes.
-async fn handshake(plugin: &Plugin, launched: &Launched, else_asked: bool) -> Result<ServerHello, Ungreeted> {
-    let hello = ClientHello {
-        version: era::HANDSHAKE_VERSION,
-        client: era::identity(),
-        // Nothing is offered: what a server asks of its client is refused at once (B038).
-        capabilities: no_capabilities(),
-    };
-    match launched.session.handshake(hello, plugin.manifest.backend.startup_timeout).await {
-        Ok(hello) => Ok(hello),
-        Err(error) => {
-            let is_refusal = matches!(error, HandshakeError::Rejected(_));
-            let next = (else_asked && is_refusal).then_some(Greeting::Discovery { else_greeted: false });
-            Err(Ungreeted { error: handshake_error(plugin, launched, &error).await, next })
-        }
-    }
-}
-
-async fn handshake_error(plugin: &Plugin, launched: &Launched, error: &HandshakeError) -> HostError {
-    let code = match error {
-        // The seed's words: a process that ended or does not speak the protocol is no host (requirements 52, 128).
-        HandshakeError::Closed | HandshakeError::Broken(_) => ErrorCode::PluginHostUnavailable,
-        _ => ErrorCode::McpInitializeFailed,
-    };
-    let reason = match error {
-        HandshakeError::Closed => {
-            // A plugin may break a rule before it is greeted.
-            let ending = launched.session.ended().await;
-            match ending.is_fault {
-                true => ending.reason,
-                false => super::watch::describe_end(launched, error.to_string()).await,
-            }
-        }
-        _ => error.to_string(),
-    };
-    // It may quote what the plugin wrote.
-    let reason = plugin.redactor.redact(&reason);
-    let message = format!("plugin `{}` failed to initialize: {reason}", plugin.id);
-    let host_error = failure_with_stderr(plugin, launched, HostError::new(code, message));
-    match error {
-        // A version nobody here speaks stays unknown however often it is asked for (B032).
-        HandshakeError::UnsupportedVersion { .. } => host_error.permanent(),
-        _ => host_error,
-    }
-}
-
-fn no_capabilities() -> Box<serde_json::value::RawValue> {
-    serde_json::value::to_raw_value(&serde_json::Map::new())
-        .unwrap_or_else(|_| serde_json::value::RawValue::NULL.to_owned())
 }
 
 /// Steps 7 to 9; also used when a running plugin says that its tools changed.
@@ -541,7 +490,7 @@ pub(super) fn route(plugin: &Plugin, target: Target) -> Route {
 
 /// A plugin that dies early usually said why on stderr, which stays out of answers (requirement 80): the hint leads
 /// there.
-fn failure_with_stderr(plugin: &Plugin, launched: &Launched, error: HostError) -> HostError {
+pub(super) fn failure_with_stderr(plugin: &Plugin, launched: &Launched, error: HostError) -> HostError {
     if !plugin.log.has_stderr_of(launched.generation) {
         return error;
     }

@@ -8,8 +8,9 @@ use super::diagnostic::Report;
 use super::reader::{MapReader, did_you_mean, text_of};
 use super::tree::{Mark, Node, Value};
 use super::{
-    Backend, BackendKind, CONCURRENT_CALLS_DEFAULT, MESSAGE_BYTES_DEFAULT, ProtocolMode, QUEUED_CALLS_DEFAULT, RESULT_BYTES_DEFAULT,
-    RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, StdoutMode, TOOL_TIMEOUT_DEFAULT, lint, path_of,
+    Backend, BackendKind, CONCURRENT_CALLS_DEFAULT, MESSAGE_BYTES_DEFAULT, ProtocolMode, QUEUED_CALLS_DEFAULT,
+    RESULT_BYTES_DEFAULT, RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, StdoutMode,
+    TOOL_TIMEOUT_DEFAULT, lint, path_of,
 };
 use crate::expand;
 use crate::visible::quoted;

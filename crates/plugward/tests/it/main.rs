@@ -16,6 +16,7 @@ mod chaos;
 mod cli;
 mod command_host;
 mod command_library;
+mod eras;
 mod gateway;
 mod host_asks;
 mod host_calls;
