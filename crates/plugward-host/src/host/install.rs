@@ -59,7 +59,7 @@ impl Inner {
             })
             .await;
         if let Err(error) = inserted {
-            remove_tree(&self.package_dir(&row));
+            remove_aside(self.package_dir(&row)).await;
             return Err(error);
         }
         tracing::info!(plugin = %parsed.manifest.id, version = %parsed.manifest.version, "installed");
@@ -368,6 +368,12 @@ pub(super) fn io_error(path: &Path, error: &std::io::Error) -> HostError {
 
 pub(super) fn package_error(error: &package::PackageError) -> HostError {
     HostError::new(ErrorCode::PluginPackageInvalid, error.to_string())
+}
+
+/// As [`remove_tree`], on a thread that may wait for a disk.
+pub(super) async fn remove_aside(path: PathBuf) {
+    // A removal that panicked is one that failed: the sweep at the next start tries again.
+    let _ = tokio::task::spawn_blocking(move || remove_tree(&path)).await;
 }
 
 /// Removal of folders is best effort: the sweep at the next start tries again.

@@ -199,7 +199,12 @@ impl Inner {
                 }
             }
         }
-        stop::stop(self, plugin, Ladder::ORDERLY).await;
+        if plugin.state().asleep.is_some() {
+            // No process to end, and calls that wait for one: they get the one that is started now.
+            plugin.state().cancel_restart();
+        } else {
+            stop::stop(self, plugin, Ladder::ORDERLY).await;
+        }
         plugin.breaker.reset();
         start::start(self, plugin).await
     }

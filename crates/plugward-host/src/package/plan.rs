@@ -111,6 +111,12 @@ impl std::fmt::Debug for LaunchPlan {
 }
 
 impl LaunchPlan {
+    /// Puts the arguments of one call in the place of those with placeholders.
+    pub(crate) fn set_arguments(&mut self, arguments: &[String]) {
+        self.argv.truncate(1);
+        self.argv.extend_from_slice(arguments);
+    }
+
     /// What the launcher gets for start `generation`. The arguments are the approved ones, with `--name` of this start
     /// added when a container is run.
     #[must_use]

@@ -63,7 +63,9 @@ pub(crate) async fn start_in_turn(
     stop::end_fallen(inner, plugin).await;
     let outcome = steps(inner, plugin, &interrupted, place).await;
     plugin.state().starting = None;
-    if outcome.is_err() && asleep.is_some() {
+    // Whoever broke it off starts it again, or ends the sleep with its own reason: calls that wait learn that one.
+    let is_broken_off = outcome.as_ref().is_err_and(|error| error.code == ErrorCode::PluginStateConflict);
+    if outcome.is_err() && asleep.is_some() && !is_broken_off {
         // Before anybody who waits is told, so that nobody tries the same again.
         inner.path.registry.withdraw(&plugin.id);
     }
@@ -87,6 +89,10 @@ pub(crate) async fn start_in_turn(
         }
     };
     if let Some(asleep) = asleep {
+        if is_broken_off {
+            plugin.state().asleep = Some(asleep);
+            return outcome;
+        }
         let answer = outcome.as_ref().copied().map_err(|error| plugin.redactor.redact(&error.message).into_owned());
         asleep.end(answer);
     }

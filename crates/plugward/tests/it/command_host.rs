@@ -333,6 +333,31 @@ async fn a_secret_of_the_command_is_masked_in_what_it_says() {
     assert!(!format!("{review:?}").contains("planted-secret-value"));
 }
 
+// Invariant 4: nor in half, where its output was cut, nor in the file with all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_cut_of_the_output_leaves_half_a_secret() {
+    let bench = Bench::new(Environment::Development).await;
+    let lines = "env: {API_KEY: '${PLANTED_API_KEY}'}\nshell: true\nmax_output_bytes: 15\noutput_limit: ";
+    let script = "'printf \"0123456789%s%s and more\" \"$API_KEY\" \"$API_KEY\"'";
+    bench.run("cuts", script, &format!("{lines}truncate\n")).await;
+    let cut = bench.result("cuts", json!({})).await.to_string();
+    assert!(cut.contains("0123456789*****\\n[stdout is cut") && !cut.contains("plan"), "{cut}");
+    bench.run("spills", script, &format!("{lines}spill\n")).await;
+    let spilled = bench.result("spills", json!({})).await;
+    assert!(!spilled.to_string().contains("plan"), "{spilled}");
+    let path = spilled["content"][1]["uri"].as_str().unwrap().strip_prefix("file://").unwrap();
+    assert_eq!(fs::read_to_string(path).unwrap(), "0123456789****** and more");
+    // What cannot be kept is told as that, with its place, and not as a command that wrote too much.
+    let outputs = bench.host.home().join("outputs/spills");
+    fs::remove_dir_all(&outputs).unwrap();
+    fs::write(&outputs, "in the way").unwrap();
+    let lost = bench.result("spills", json!({})).await;
+    let error = &lost["_meta"]["plugward/command"]["error"];
+    assert_eq!((&lost["isError"], &error["code"]), (&json!(true), &json!("COMMAND_OUTPUT_NOT_KEPT")));
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(outputs.to_str().unwrap()) && message.contains("make room on that disk"), "{message}");
+}
+
 // Requirement 39: two files of one name are one conflict, at installation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_taken_once_and_a_bad_file_is_refused_with_its_place() {

@@ -93,6 +93,10 @@ async fn the_registry_tells_its_mistakes_and_lists_copies() {
     let server = "id: a\nname: A\nversion: 1\nbackend: {type: mcp, transport: stdio, command: x}\n";
     let wrong = tools.register_text(server, Path::new("a.yaml"));
     assert_eq!(wrong.error.as_deref(), Some("plugin `a` is not of type `mcp_tool`"));
+    // Requirement 164: a gate judges for a person; whoever registers tools gets tools.
+    let gate = "type: quality_gate\nname: judges\ndescription: d\ncommand: [\"true\"]\n";
+    let gate = tools.register_text(gate, Path::new("g.yaml"));
+    assert_eq!(gate.error.as_deref(), Some("plugin `judges` is not of type `mcp_tool`"));
     assert!(tools.register_text("type: mcp_tool\n", Path::new("b.yaml")).error.unwrap().contains("name: missing key"));
     let schema =
         GREP.replace("required: true", "pattern: '('").replace("grep_todo", "bad").replace("{{params.keyword}}", "x");
@@ -406,6 +410,20 @@ async fn a_file_in_the_project_root_is_in_nobodys_way() {
     let runs_as_other = fs::metadata(project).unwrap().uid() == 0;
     let is_foreign = result.output.contains("belongs to another user");
     assert!(if runs_as_other { is_foreign } else { result.success && project.join("made").exists() }, "{result:?}");
+}
+
+/// The folder of a file is where its permissions and variables say it is, whatever else names it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_whose_variables_name_its_folder_finds_it() {
+    let library = Library::new();
+    let own = library.project.path().join("own");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("words"), "found").unwrap();
+    let text = "type: mcp_tool\nname: finds\ndescription: d\ncommand: [sh, -c, 'cat \"$WORDS/words\"']\nenv: {WORDS: \
+                '${PLUGIN_DIR}'}\n";
+    assert_eq!(library.tools.register_text(text, &own.join("finds.yaml")).error, None);
+    let result = library.tools.execute("finds", &json!({}), Some(&library.project.path().join("src"))).await;
+    assert_eq!((result.success, result.output.as_str()), (true, "found"), "{result:?}");
 }
 
 /// A tool that daemonises does not hold its call up.
