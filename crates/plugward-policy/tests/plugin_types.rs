@@ -1,4 +1,11 @@
 //! Files of the types `agent` and `integration`: what is read, what is refused, and where.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a test that cannot go on has to stop, and reads better with `json!` as the argument"
+)]
 
 use plugward_policy::{HostOccasion, Manifest, ParsedManifest, PromptError, parse_manifest};
 use serde_json::{Map, Value, json};
@@ -200,4 +207,15 @@ fn mistakes_in_an_integration_are_told_with_their_place() {
 fn an_unknown_type_is_told_with_those_there_are() {
     assert!(refused("type: agnet\nname: abc").contains("did you mean `agent`?"));
     assert!(refused("type: widget\nname: abc").contains("mcp_tool, quality_gate, agent, integration"));
+}
+
+#[test]
+fn the_examples_are_good_files() {
+    for (name, text) in [
+        ("review_change", include_str!("../../../examples/prompts/review_change.yaml")),
+        ("chat_notice", include_str!("../../../examples/webhooks/chat_notice.yaml")),
+    ] {
+        let ParsedManifest { manifest, warnings } = read(text);
+        assert_eq!((manifest.id.as_str(), warnings.len()), (name, 0), "{warnings:?}");
+    }
 }

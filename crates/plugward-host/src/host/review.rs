@@ -130,9 +130,9 @@ impl Inner {
         warnings.extend(
             facts.escaping_links.iter().map(|link| format!("the package has a link that leads out of it: {link}")),
         );
-        warnings.extend(
-            plan.host_variables.iter().map(|name| format!("it is given the value of your environment variable {name}")),
-        );
+        let use_of = if manifest.backend.has_program() { "it is given" } else { "what is sent is made with" };
+        let note = |name: &String| format!("{use_of} the value of your environment variable {name}");
+        warnings.extend(plan.host_variables.iter().map(note));
         if manifest.backend.has_program() {
             warnings.extend(confinement_warnings(plan));
         }
