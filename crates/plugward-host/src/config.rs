@@ -8,6 +8,8 @@ use std::time::Duration;
 use plugward_policy::{Catalogue, Supervision};
 use plugward_sandbox::Launcher;
 
+use crate::outbound::Trust;
+
 /// The gate of seed 000 §6 (requirements 104, 105): which isolation a start needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Environment {
@@ -130,6 +132,8 @@ pub struct HostConfig {
     pub restart_base_delay: Duration,
     /// How plugins are looked after where their manifests do not say.
     pub supervision: SupervisionSettings,
+    /// Whom to trust when the host itself makes requests over TLS.
+    pub trust: Trust,
     /// Who operates this host, for the record of approvals.
     pub operator: String,
 }

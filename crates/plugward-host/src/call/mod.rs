@@ -202,6 +202,8 @@ impl CallPath {
             meta: request.meta,
             timing,
             progress: request.progress,
+            inputs: None,
+            capabilities: None,
         };
         let answer = tool.route.target.call_tool(call, &request.cancel).await;
         let outcome = judge(tool, answer, &limits);
@@ -315,6 +317,11 @@ fn judge(
             error.data = error.data.map(|data| masked(secrets, data));
             Err(CallFailure::Rejected(error))
         }
+        Err(RequestError::InputRequired(asked)) => {
+            let count = asked.requests.len();
+            let reason = format!("it asks for {count} answers that nobody here offered to give");
+            Err(CallFailure::ResultInvalid { reason })
+        }
         Err(RequestError::Invalid(reason)) => Err(CallFailure::ResultInvalid { reason: clean(reason) }),
         Err(RequestError::TooLarge { bytes, limit }) => Err(CallFailure::ResultTooLarge { bytes, limit }),
         Err(RequestError::RequestTooLarge { bytes, limit }) => Err(CallFailure::RequestTooLarge { bytes, limit }),
@@ -334,7 +341,7 @@ impl Limits {
     fn of(manifest: &Manifest, caller: Option<Duration>) -> Self {
         let setting = match manifest.backend.kind {
             BackendKind::McpStdio => "backend.tool_timeout_seconds",
-            BackendKind::Command(_) => "timeout_ms",
+            BackendKind::Command(_) | BackendKind::Prompt(_) | BackendKind::Webhook(_) => "timeout_ms",
         };
         Self { own: manifest.backend.tool_timeout, caller, setting }
     }

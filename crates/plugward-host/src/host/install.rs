@@ -254,6 +254,7 @@ impl Inner {
                 tx.remove_plugin(&id)?;
                 tx.set_setting(&disabled_key(&id), None)?;
                 tx.set_setting(&beside_tools_key(&id), None)?;
+                tx.set_setting(&crate::supervisor::era_key(&id), None)?;
                 tx.set_setting(&crate::supervisor::attempts_key(&id), None)?;
                 tx.set_setting(&super::trust::offered_key(&id), None)?;
                 tx.set_setting(&super::load::loaded_key(&id), None)?;
@@ -343,7 +344,7 @@ pub(super) fn manifest_error(error: &ManifestError) -> HostError {
 /// Such files lie side by side, and a change of one is none of the others'.
 fn lone_file(manifest_path: &Path, parsed: &ParsedManifest) -> bool {
     let is_package_name = package::MANIFEST_NAMES.iter().any(|name| manifest_path.ends_with(name));
-    parsed.manifest.backend.command_tool().is_some() && !is_package_name
+    parsed.manifest.backend.is_lone_file() && !is_package_name
 }
 
 /// Copies the one file, whose text was read, as a package of its own.

@@ -213,7 +213,7 @@ impl Inner {
     pub(super) fn start_soon(self: &Arc<Self>, plugin: &Arc<Plugin>) {
         let (inner, plugin) = (Arc::clone(self), Arc::clone(plugin));
         self.tasks.spawn(async move {
-            let has_process = plugin.manifest.backend.command_tool().is_none();
+            let has_process = !plugin.manifest.backend.is_lone_file();
             if has_process && plugin.manifest.supervision.lazy && inner.lay_down(&plugin).await {
                 return;
             }

@@ -19,7 +19,9 @@ use crate::views::LogOrigin;
 /// Whether a second process may run beside `old`.
 pub(crate) fn is_possible(plugin: &Plugin, old: &Running) -> bool {
     let runs_beside = |launched: &Launched| launched.container.is_none() && launched.session.ending().is_none();
-    !plugin.manifest.supervision.exclusive && old.launched.as_ref().is_none_or(runs_beside)
+    // One that sends would tell of the same thing twice, beside another of itself.
+    let backend = &plugin.manifest.backend;
+    backend.has_program() && !plugin.manifest.supervision.exclusive && old.launched.as_ref().is_none_or(runs_beside)
 }
 
 /// Replaces the process `old`; the caller holds the operation lock. On error the old one is as it was.
