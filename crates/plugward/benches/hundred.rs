@@ -150,6 +150,7 @@ async fn open(home: &Path) -> Fallible<Host> {
         restart_base_delay: Duration::from_secs(1),
         supervision: SupervisionSettings::default(),
         operator: "bench".to_owned(),
+        trust: plugward_host::Trust::default(),
     };
     Ok(Host::open(config).await?)
 }
