@@ -337,6 +337,8 @@ fn start(
     let prepared = tool.prepare(values).map_err(|fault| {
         CommandError::new(CommandErrorCode::ArgumentInvalid, CommandStage::Substitution, fault.to_string())
     })?;
+    // Nobody here would look after a container; a command that starts one has to end it.
+    plan.container = None;
     plan.set_arguments(&prepared.arguments);
     let (spawned, egress) =
         spawn(&plan, &registered.manifest, launcher).map_err(|text| cannot(CommandStage::Run, text))?;

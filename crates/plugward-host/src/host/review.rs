@@ -59,15 +59,19 @@ impl Host {
 
     /// Approves exactly what `digest` stands for, and grants the permissions it lists. Durable when it returns.
     pub async fn approve(&self, id: &str, digest: &Digest, origin: ApprovalOrigin) -> Result<PluginView, HostError> {
-        let (inner, plugin, digest) = (Arc::clone(&self.inner), self.inner.plugin(id)?, *digest);
-        self.inner.operation(async move { inner.approve(&plugin, digest, origin).await }).await
+        let digest = *digest;
+        self.inner.operation_on(id, |inner, plugin| async move { inner.approve(&plugin, digest, origin).await }).await
     }
 
     /// Replaces the granted permissions. Taking one away from a running plugin stops it (as in the seed).
     pub async fn set_permissions(&self, id: &str, permissions: &[String]) -> Result<PluginView, HostError> {
-        let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
-        let permissions = permissions.to_vec();
-        self.inner.operation(async move { inner.set_permissions(&plugin, &permissions).await }).await
+        let permissions: Arc<[String]> = permissions.into();
+        self.inner
+            .operation_on(id, |inner, plugin| {
+                let permissions = Arc::clone(&permissions);
+                async move { inner.set_permissions(&plugin, &permissions).await }
+            })
+            .await
     }
 }
 
