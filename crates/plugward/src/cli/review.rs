@@ -94,14 +94,17 @@ fn command(text: &mut String, review: &ReviewBody) {
         _ => "It runs exactly this, one argument per line, never through a shell",
     };
     line(text, &strong(title));
-    for argument in &review.argv {
-        line(text, &format!("  {}", whole(argument)));
-    }
     if !has_program(review) {
+        for words in &review.argv {
+            line(text, &format!("  {}", safe(words)));
+        }
         for variable in &review.environment {
             line(text, &format!("  {}  {}", safe(&variable.name), whole(&variable.value)));
         }
         return;
+    }
+    for argument in &review.argv {
+        line(text, &format!("  {}", whole(argument)));
     }
     line(text, &format!("  program   {}", safe(&review.executable)));
     line(text, &format!("            {}", review.executable_digest));
@@ -142,7 +145,7 @@ fn whole(value: &str) -> String {
 fn permissions(text: &mut String, review: &ReviewBody) {
     line(text, "");
     line(text, &strong("It asks for"));
-    if review.permissions.is_empty() {
+    if review.permissions.is_empty() && has_program(review) {
         line(text, "  no permissions");
     }
     for permission in &review.permissions {
@@ -153,9 +156,13 @@ fn permissions(text: &mut String, review: &ReviewBody) {
         };
         line(text, &format!("  {:<20} {meaning}", safe(&permission.name)));
     }
+    if !has_program(review) {
+        access(text, &review.access);
+        line(text, &format!("  {}", safe(&review.isolation)));
+        return;
+    }
     line(text, "");
-    let place = if has_program(review) { "Of this machine, inside its sandbox, it" } else { "Of this machine it" };
-    line(text, &strong(place));
+    line(text, &strong("Of this machine, inside its sandbox, it"));
     access(text, &review.access);
     if !review.shared_read_only.is_empty() {
         line(text, &format!("  shared read-only: {}", safe(&review.shared_read_only.join(" "))));

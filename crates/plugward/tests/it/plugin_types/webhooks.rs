@@ -228,3 +228,56 @@ async fn a_webhook_that_changed_sends_nothing() {
     restart_other(&bench).await;
     assert_eq!(receiver.received().len(), 1);
 }
+
+/// What happens to one plugin, as its receiver hears it; and what is taken away is not used any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_life_is_told_until_the_host_is_taken_away() {
+    let receiver = Receiver::reacting(&[]).await;
+    let bench = Bench::new(settings()).await;
+    let host = &bench.test.host;
+    bench.run("other", OTHER).await;
+    bench.run("notice", &hook(&receiver, "events: [\"plugin.*\"]\n")).await;
+    let package = std::fs::read_dir(bench.test.home().join("plugins")).unwrap().flatten();
+    let package = package.map(|entry| entry.path()).find(|path| path.join("other.yaml").exists()).unwrap();
+    host.disable("other").await.unwrap();
+    receiver.has(1).await;
+    std::fs::write(package.join("other.yaml"), OTHER.replace("hello", "obey")).unwrap();
+    assert!(host.enable("other").await.is_err());
+    receiver.has(2).await;
+    host.remove("other").await.unwrap();
+    let told: Vec<_> = receiver.has(3).await.iter().map(|sent| sent.json()["type"].clone()).collect();
+    assert_eq!(told, [json!("plugin.stopped"), json!("plugin.held"), json!("plugin.removed")]);
+    // It is not told of itself, and after its host was taken away of nothing.
+    host.restart("notice").await.unwrap();
+    host.set_permissions("notice", &[]).await.unwrap();
+    let witness = Receiver::reacting(&[]).await;
+    let text = hook(&witness, "events: [plugin.ready]\n").replace("name: notice", "name: witness");
+    bench.run("witness", &text).await;
+    bench.run("again", &OTHER.replace("other", "again")).await;
+    witness.has(1).await;
+    assert!(host.enable("notice").await.is_err());
+    assert_eq!(receiver.received().len(), 3);
+}
+
+/// Over TLS it has to be the receiver that was meant; an authority of one's own is trusted once it was added.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_over_tls_has_to_prove_who_it_is() {
+    for (added, is_delivered) in [(true, true), (false, false)] {
+        let receiver = Receiver::over_tls().await;
+        let mut settings = settings();
+        if added {
+            settings.trust = plugward_host::Trust::with_added(super::receiver::AUTHORITY).unwrap();
+        }
+        let bench = Bench::new(settings).await;
+        let text = hook(&receiver, "events: [plugin.ready]\n").replace("http://", "https://");
+        bench.run("notice", &text).await;
+        bench.run("other", OTHER).await;
+        let counts = eventually("the delivery is over", || {
+            let counts = bench.test.host.host_status("notice").unwrap().deliveries.unwrap();
+            (counts.delivered + counts.failed == 1).then_some(counts)
+        })
+        .await;
+        assert_eq!((counts.delivered == 1, receiver.received().len()), (is_delivered, usize::from(is_delivered)));
+        assert_eq!(counts.failing.is_some_and(|reason| reason.contains("extra_roots")), !is_delivered);
+    }
+}
