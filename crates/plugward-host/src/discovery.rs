@@ -113,6 +113,7 @@ fn failure(error: RequestError, limit: Duration) -> DiscoveryError {
             DiscoveryError::Invalid(format!("a cursor makes a request of {bytes} bytes, over the limit of {limit}"))
         }
         RequestError::Unavailable(reason) => DiscoveryError::Unavailable(reason),
+        RequestError::InputRequired(_) => DiscoveryError::Invalid("it asks for input".to_owned()),
         RequestError::Cancelled => DiscoveryError::Unavailable("the start was cancelled".to_owned()),
     }
 }

@@ -20,6 +20,7 @@ mod outbound;
 mod package;
 mod raw_object;
 mod registry;
+mod rounds;
 mod sandbox_check;
 mod schema;
 mod session;

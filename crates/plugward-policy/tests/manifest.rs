@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use plugward_policy::{
-    ManifestErrorKind, ParsedManifest, RestartMode, SandboxLevel, Severity, StdoutMode, parse_manifest,
+    ManifestErrorKind, ParsedManifest, ProtocolMode, RestartMode, SandboxLevel, Severity, StdoutMode, parse_manifest,
 };
 
 /// The example of the format's description, word for word.
@@ -75,7 +75,7 @@ fn the_seeds_example_parses_verbatim() {
     assert_eq!(backend.args, ["--isolated", "--from", "example-mcp==1.2.3", "example-mcp"]);
     assert_eq!(backend.startup_timeout, Duration::from_secs(60));
     assert_eq!(backend.tool_timeout, Duration::from_secs(30));
-    assert_eq!(backend.stdout, StdoutMode::Strict);
+    assert_eq!((backend.stdout, backend.protocol), (StdoutMode::Strict, ProtocolMode::Legacy));
     // Pinned, so the only warning is that it fetches at start.
     assert_eq!(parsed.warnings.len(), 1);
     let shown = parsed.warnings[0].to_string();
@@ -92,7 +92,7 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(backend.startup_timeout, Duration::from_secs(10));
     assert_eq!(backend.list_timeout, Duration::from_secs(10));
     assert_eq!(backend.tool_timeout, Duration::from_secs(30));
-    assert_eq!(backend.stdout, StdoutMode::Tolerant);
+    assert_eq!((backend.stdout, backend.protocol), (StdoutMode::Tolerant, ProtocolMode::Auto));
     assert_eq!(backend.restart, RestartMode::OnFailure);
     assert_eq!(backend.max_message_bytes, 2 * 1024 * 1024);
     assert_eq!(backend.max_result_bytes, 256 * 1024);
@@ -127,6 +127,7 @@ backend:
   list_timeout_seconds: 7
   stdout: tolerant
   restart: never
+  protocol: modern
   max_message_bytes: 65536
   max_result_bytes: 1024
   max_concurrent_calls: 1
@@ -150,6 +151,7 @@ sandbox: {minimum_level: partial}
     assert_eq!(backend.tool_timeout, Duration::from_secs(600));
     assert_eq!(backend.list_timeout, Duration::from_secs(7));
     assert_eq!((backend.stdout, backend.restart), (StdoutMode::Tolerant, RestartMode::Never));
+    assert_eq!(backend.protocol, ProtocolMode::Modern);
     assert_eq!((backend.max_message_bytes, backend.max_result_bytes), (65536, 1024));
     assert_eq!((backend.max_concurrent_calls, backend.max_queued_calls), (1, 0));
     assert!(manifest.tools.permits("a") && !manifest.tools.permits("b.c"));

@@ -32,3 +32,4 @@ pub use lifecycle::{
 };
 pub use message::{BatchRule, FaultKind, Message, MessageFault, RpcError, Shape};
 pub use modern::RequestMeta;
+pub use modern::client::{ClientMeta, InputRequest, InputRequired, ProbeFailure};

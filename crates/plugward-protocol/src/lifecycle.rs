@@ -150,7 +150,8 @@ impl ClientHello {
 /// What a server answered, read leniently where nothing depends on it.
 #[derive(Clone, Debug)]
 pub struct ServerHello {
-    /// Revision agreed on, one of [`ProtocolVersion::SUPPORTED`].
+    /// Revision agreed on, one of [`ProtocolVersion::SUPPORTED`], or one of [`crate::modern::VERSIONS`] where the server
+    /// was discovered instead of greeted.
     pub version: ProtocolVersion,
     /// Who the server says it is.
     pub server: Option<Implementation>,

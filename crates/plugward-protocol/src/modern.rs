@@ -6,6 +6,8 @@
 //! A request belongs to these revisions when its `_meta` names a protocol version; everything else is the business of
 //! [`crate::lifecycle`].
 
+pub mod client;
+
 use serde_json::value::RawValue;
 
 use crate::id::RequestId;
@@ -313,6 +315,12 @@ impl ListenFilter {
             return Err(invalid(message));
         }
         Ok(ListenFilter { tools: flag(0)?, prompts: flag(1)?, resources: flag(2)?, updates })
+    }
+
+    /// Parameters of `subscriptions/listen` that ask for this.
+    #[must_use]
+    pub fn to_params(&self) -> Box<RawValue> {
+        raw(format!("{{\"notifications\":{}}}", self.to_json()))
     }
 
     fn to_json(&self) -> String {

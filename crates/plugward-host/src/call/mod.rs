@@ -202,6 +202,8 @@ impl CallPath {
             meta: request.meta,
             timing,
             progress: request.progress,
+            inputs: None,
+            capabilities: None,
         };
         let answer = tool.route.target.call_tool(call, &request.cancel).await;
         let outcome = judge(tool, answer, &limits);
@@ -314,6 +316,11 @@ fn judge(
             error.message = clean(error.message);
             error.data = error.data.map(|data| masked(secrets, data));
             Err(CallFailure::Rejected(error))
+        }
+        Err(RequestError::InputRequired(asked)) => {
+            let count = asked.requests.len();
+            let reason = format!("it asks for {count} answers that nobody here offered to give");
+            Err(CallFailure::ResultInvalid { reason })
         }
         Err(RequestError::Invalid(reason)) => Err(CallFailure::ResultInvalid { reason: clean(reason) }),
         Err(RequestError::TooLarge { bytes, limit }) => Err(CallFailure::ResultTooLarge { bytes, limit }),

@@ -254,6 +254,7 @@ impl Inner {
                 tx.remove_plugin(&id)?;
                 tx.set_setting(&disabled_key(&id), None)?;
                 tx.set_setting(&beside_tools_key(&id), None)?;
+                tx.set_setting(&crate::supervisor::era_key(&id), None)?;
                 tx.set_setting(&crate::supervisor::attempts_key(&id), None)?;
                 tx.set_setting(&super::trust::offered_key(&id), None)?;
                 tx.set_setting(&super::load::loaded_key(&id), None)?;

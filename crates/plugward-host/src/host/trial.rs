@@ -3,12 +3,14 @@
 //! Owns who may ask for a trial (somebody who confirms the digest of the command by a review, as for an approval), its
 //! empty home, and its place in the record. Refuses counting a trial as an approval: afterwards the plugin is what it was.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use plugward_policy::{AccessPermission, Digest};
+use plugward_sandbox::LocalFiles;
 use plugward_store::EventRow;
 
 use super::{ApprovalOrigin, Host, INCOMING_DIR, Inner, install};
@@ -92,7 +94,8 @@ impl Inner {
         // It looks at the file system.
         let judged = tokio::task::spawn_blocking(move || {
             let user_home = user_home.as_deref();
-            let around = Around { manifest: &manifest, plan: &plan, user_home, own_dir: &own_dir, names };
+            let (plan, files) = (&plan, RefCell::new(LocalFiles::new()));
+            let around = Around { manifest: &manifest, plan, user_home, own_dir: &own_dir, names, files };
             propose(&attempts, &around)
         });
         let proposal = judged.await.map_err(|_| HostError::internal("judging a trial"))?;

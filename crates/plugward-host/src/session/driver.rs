@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plugward_protocol::{
-    ClientHello, Connection, ConnectionConfig, Event, HandshakeError, OutboundId, PeerFault, RequestFailure,
-    RequestTiming, SendError, ServerHello,
+    ClientHello, ClientMeta, Connection, ConnectionConfig, Event, HandshakeError, InputRequired, OutboundId, PeerFault,
+    ProbeFailure, RequestFailure, RequestTiming, SendError, ServerHello,
     mcp::{self, methods},
+    modern,
 };
 use serde_json::value::RawValue;
 use tokio::io::AsyncReadExt as _;
@@ -23,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::alarm::Alarm;
 use super::log::PluginLog;
 use super::quote::Secrets;
-use super::{Ending, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall, masked};
+use super::{Ending, Inputs, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall, masked};
 use crate::views::LogOrigin;
 
 /// Bytes read from the plugin at once; large results arrive in few reads.
@@ -45,12 +46,18 @@ pub(super) enum Command {
         limit: Duration,
         reply: Reply<ServerHello, HandshakeError>,
     },
+    Discover {
+        meta: ClientMeta,
+        limit: Duration,
+        reply: Reply<ServerHello, ProbeFailure>,
+    },
     Confirm,
     Request {
         key: u64,
         method: &'static str,
         params: Option<Box<RawValue>>,
         timing: Timing,
+        capabilities: Option<Box<RawValue>>,
         reply: Reply<Box<RawValue>, RequestError>,
     },
     CallTool {
@@ -65,6 +72,8 @@ struct Waiter {
     key: u64,
     reply: Reply<Box<RawValue>, RequestError>,
     progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// What may be asked in answer, where that is not the same for every request.
+    capabilities: Option<Box<RawValue>>,
 }
 
 pub(super) struct Driver {
@@ -78,6 +87,11 @@ pub(super) struct Driver {
     waiters: HashMap<OutboundId, Waiter>,
     ids: HashMap<u64, OutboundId>,
     handshake: Option<Reply<ServerHello, HandshakeError>>,
+    discovery: Option<Reply<ServerHello, ProbeFailure>>,
+    /// What is said with each request, of a plugin without a handshake.
+    says: Option<ClientMeta>,
+    /// The plugin opened a stream of notices before.
+    has_listened: bool,
     shared: Arc<Shared>,
     log: Arc<PluginLog>,
     secrets: Secrets,
@@ -108,6 +122,9 @@ impl Driver {
             waiters: HashMap::new(),
             ids: HashMap::new(),
             handshake: None,
+            discovery: None,
+            has_listened: false,
+            says: None,
             shared,
             log,
             secrets: settings.secrets,
@@ -151,7 +168,7 @@ impl Driver {
             if let Some(ending) = self.deliver() {
                 break ending;
             }
-            if self.is_deaf && self.waiters.is_empty() && self.handshake.is_none() {
+            if self.is_deaf && self.waiters.is_empty() && self.handshake.is_none() && self.discovery.is_none() {
                 break closed("it closed its stdin");
             }
         };
@@ -236,11 +253,19 @@ impl Driver {
                     let _ = reply.send(Err(HandshakeError::Closed));
                 }
             }
+            Command::Discover { meta, limit, reply } => {
+                self.says = Some(meta.clone());
+                if self.connection.start_probe(now, meta, limit).is_ok() {
+                    self.discovery = Some(reply);
+                } else {
+                    let _ = reply.send(Err(ProbeFailure::Legacy(HandshakeError::Closed)));
+                }
+            }
             // A connection that closed meanwhile says so by its end.
             Command::Confirm => drop(self.connection.confirm_handshake(now)),
-            Command::Request { key, method, params, timing, reply } => {
+            Command::Request { key, method, params, timing, capabilities, reply } => {
                 let id = self.connection.reserve_id();
-                let waiter = Waiter { key, reply, progress: None };
+                let waiter = Waiter { key, reply, progress: None, capabilities };
                 self.send(now, id, method, params, timing, waiter);
             }
             Command::CallTool { key, call, reply } => {
@@ -251,9 +276,15 @@ impl Driver {
                     meta: call.meta.as_deref(),
                     progress: call.progress.is_some().then_some(id),
                 };
-                match params.to_raw() {
+                let params = params.to_raw().and_then(|params| match &call.inputs {
+                    None => Ok(params),
+                    Some(Inputs { responses, state }) => {
+                        modern::client::with_inputs(Some(&params), responses.as_deref(), state.as_deref())
+                    }
+                });
+                match params {
                     Ok(params) => {
-                        let waiter = Waiter { key, reply, progress: call.progress };
+                        let waiter = Waiter { key, reply, progress: call.progress, capabilities: call.capabilities };
                         self.send(now, id, methods::TOOLS_CALL, Some(params), call.timing, waiter);
                     }
                     Err(fault) => drop(reply.send(Err(RequestError::Invalid(fault.to_string())))),
@@ -270,7 +301,7 @@ impl Driver {
         method: &str,
         params: Option<Box<RawValue>>,
         timing: Timing,
-        waiter: Waiter,
+        mut waiter: Waiter,
     ) {
         if waiter.reply.is_closed() {
             return;
@@ -280,7 +311,14 @@ impl Driver {
             return;
         }
         let timing = RequestTiming { idle: timing.idle, hard: timing.hard };
-        match self.connection.send_request(now, id, method, params, timing) {
+        let sent = match waiter.capabilities.take().zip(self.says.as_ref()) {
+            Some((capabilities, says)) => {
+                let says = ClientMeta { capabilities, ..says.clone() };
+                self.connection.send_request_as(now, id, method, params.as_deref(), timing, &says)
+            }
+            None => self.connection.send_request(now, id, method, params, timing),
+        };
+        match sent {
             Ok(()) => {
                 self.ids.insert(waiter.key, id);
                 self.waiters.insert(id, waiter);
@@ -315,6 +353,20 @@ impl Driver {
                         let _ = reply.send(Err(error));
                     }
                 }
+                Event::Discovered(hello) => {
+                    if let Some(reply) = self.discovery.take() {
+                        let _ = reply.send(Ok(hello));
+                    }
+                }
+                Event::ProbeFailed(failure) => {
+                    self.says = None;
+                    if let Some(reply) = self.discovery.take() {
+                        let _ = reply.send(Err(failure));
+                    }
+                }
+                Event::InputRequired { id, result } => self.answer(id, Err(asks(&result))),
+                // Which stream it came on does not matter: this session opens one.
+                Event::Notice { method, params, .. } => self.notification(&method, params.as_deref()),
                 Event::Response { id, outcome } => self.answer(id, outcome.map_err(RequestError::Rejected)),
                 // The end of the conversation follows and tells everybody why.
                 Event::Failed { cause: RequestFailure::Closed, .. } => {}
@@ -358,6 +410,9 @@ impl Driver {
 
     fn notification(&mut self, method: &str, params: Option<&RawValue>) {
         match method {
+            // A stream opened anew: what changed before, nobody was told.
+            modern::methods::ACKNOWLEDGED if self.has_listened => self.shared.tools_changed.notify_one(),
+            modern::methods::ACKNOWLEDGED => self.has_listened = true,
             methods::TOOLS_LIST_CHANGED => self.shared.tools_changed.notify_one(),
             methods::LOG_MESSAGE => {
                 let text = params.map_or("", RawValue::get);
@@ -375,6 +430,10 @@ impl Driver {
                 RequestError::TooLarge { bytes, limit: u64::try_from(limit).unwrap_or(u64::MAX) }
             }
             RequestFailure::InvalidAnswer { fault } => RequestError::Invalid(fault.to_string()),
+            RequestFailure::UnknownResult { reason } => RequestError::Invalid(reason),
+            RequestFailure::Withdrawn => {
+                RequestError::Invalid("the plugin ended the request without a result".to_owned())
+            }
             RequestFailure::Closed => RequestError::Unavailable("its process went away".to_owned()),
         }
     }
@@ -382,6 +441,9 @@ impl Driver {
     fn fail_all(&mut self, reason: &str) {
         if let Some(reply) = self.handshake.take() {
             let _ = reply.send(Err(HandshakeError::Closed));
+        }
+        if let Some(reply) = self.discovery.take() {
+            let _ = reply.send(Err(ProbeFailure::Legacy(HandshakeError::Closed)));
         }
         for (_, waiter) in self.waiters.drain() {
             let _ = waiter.reply.send(Err(RequestError::Unavailable(reason.to_owned())));
@@ -394,10 +456,21 @@ fn refuse(command: Command, reason: &str) {
         Command::Handshake { reply, .. } => {
             let _ = reply.send(Err(HandshakeError::Closed));
         }
+        Command::Discover { reply, .. } => {
+            let _ = reply.send(Err(ProbeFailure::Legacy(HandshakeError::Closed)));
+        }
         Command::Request { reply, .. } | Command::CallTool { reply, .. } => {
             let _ = reply.send(Err(RequestError::Unavailable(reason.to_owned())));
         }
         Command::Confirm | Command::CloseInput => {}
+    }
+}
+
+/// A result that asks for input, as the reason for there being none yet.
+fn asks(result: &RawValue) -> RequestError {
+    match InputRequired::parse(result) {
+        Ok(asked) => RequestError::InputRequired(Box::new(asked)),
+        Err(reason) => RequestError::Invalid(reason.to_owned()),
     }
 }
 

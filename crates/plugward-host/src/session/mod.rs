@@ -10,13 +10,14 @@ mod driver;
 pub(crate) mod log;
 pub(crate) mod process;
 pub(crate) mod quote;
+mod stream;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plugward_protocol::{ClientHello, HandshakeError, RpcError, ServerHello};
+use plugward_protocol::{ClientHello, ClientMeta, HandshakeError, InputRequired, ProbeFailure, RpcError, ServerHello};
 use plugward_store::Redactor;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -42,6 +43,8 @@ pub(crate) enum RequestError {
     },
     /// The caller cancelled or went away.
     Cancelled,
+    /// The plugin wants answers first, and then the request again.
+    InputRequired(Box<InputRequired>),
     /// The values make no call, for this reason; it repeats none of them.
     Refused(String),
     /// The plugin answered with an error.
@@ -75,13 +78,27 @@ pub(crate) struct Timing {
     pub(crate) hard: Duration,
 }
 
+/// What goes back with a request whose result was a question.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inputs {
+    /// The answers, by the keys they were asked for under.
+    pub(crate) responses: Option<Box<RawValue>>,
+    /// The plugin's text, as it was written.
+    pub(crate) state: Option<Box<RawValue>>,
+}
+
 /// A call of a tool on its way to the plugin.
+#[derive(Clone)]
 pub(crate) struct ToolCall {
     pub(crate) name: String,
     pub(crate) arguments: Option<Box<RawValue>>,
     pub(crate) meta: Option<Box<RawValue>>,
     pub(crate) timing: Timing,
     pub(crate) progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// Answers of the round before.
+    pub(crate) inputs: Option<Inputs>,
+    /// What may be asked in answer, an object; read by plugins of the stateless revisions alone.
+    pub(crate) capabilities: Option<Box<RawValue>>,
 }
 
 /// How a conversation ended.
@@ -159,6 +176,17 @@ impl Session {
         answer.await.unwrap_or(Err(HandshakeError::Closed))
     }
 
+    /// Asks what the plugin is, in the stateless revisions. On a plugin that knows them every request says `meta` from then
+    /// on; else a handshake is possible as before.
+    pub(crate) async fn discover(&self, meta: ClientMeta, limit: Duration) -> Result<ServerHello, ProbeFailure> {
+        let closed = || ProbeFailure::Legacy(HandshakeError::Closed);
+        let (reply, answer) = oneshot::channel();
+        if self.commands.send(Command::Discover { meta, limit, reply }).await.is_err() {
+            return Err(closed());
+        }
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
     /// Sends `notifications/initialized` (requirement 43).
     pub(crate) async fn confirm(&self) -> Result<(), RequestError> {
         self.commands.send(Command::Confirm).await.map_err(|_| self.gone())
@@ -174,8 +202,23 @@ impl Session {
         let timing = Timing { idle: limit, hard: limit };
         let (reply, answer) = oneshot::channel();
         let key = self.key();
-        self.dispatch(Command::Request { key, method, params, timing, reply }, key, answer, &CancellationToken::new())
-            .await
+        let capabilities = None;
+        let command = Command::Request { key, method, params, timing, capabilities, reply };
+        self.dispatch(command, key, answer, &CancellationToken::new()).await
+    }
+
+    /// As [`Session::request`], with what may be asked in answer to it.
+    pub(crate) async fn request_with(
+        &self,
+        method: &'static str,
+        params: Option<Box<RawValue>>,
+        timing: Timing,
+        capabilities: Option<Box<RawValue>>,
+    ) -> Result<Box<RawValue>, RequestError> {
+        let (reply, answer) = oneshot::channel();
+        let key = self.key();
+        let command = Command::Request { key, method, params, timing, capabilities, reply };
+        self.dispatch(command, key, answer, &CancellationToken::new()).await
     }
 
     /// A tool call; `cancel` ends it at once, here and at the plugin.

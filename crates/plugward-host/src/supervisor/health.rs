@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use plugward_protocol::modern;
+
 use super::{Launched, Running};
 use crate::session::RequestError;
 
@@ -18,12 +20,16 @@ const PING_LIMIT_MAX: Duration = Duration::from_secs(10);
 /// The error code of a server that does not know a method.
 const METHOD_NOT_FOUND: i64 = -32601;
 
-/// First revision without pings.
+/// First revision without pings: its servers are asked what they are instead.
 const REVISION_WITHOUT_PING: &str = "2026-07-28";
 
-/// Resolves with the reason once the plugin does not answer pings any more; never for one that has none.
+/// Resolves with the reason once the plugin does not answer pings any more; never for one that knows none.
 pub(super) async fn unresponsive(running: &Running, launched: &Launched, every: Duration) -> String {
-    if every.is_zero() || running.protocol_version.as_deref() >= Some(REVISION_WITHOUT_PING) {
+    let method = match running.protocol_version.as_deref() >= Some(REVISION_WITHOUT_PING) {
+        true => modern::methods::DISCOVER,
+        false => "ping",
+    };
+    if every.is_zero() {
         return std::future::pending().await;
     }
     let session = &launched.session;
@@ -36,7 +42,7 @@ pub(super) async fn unresponsive(running: &Running, launched: &Launched, every: 
             (heard, misses) = (session.messages_in(), 0);
             continue;
         }
-        match session.request("ping", None, limit).await {
+        match session.request(method, None, limit).await {
             // It answers, and it will not know the method the next time either.
             Err(RequestError::Rejected(error)) if error.code == METHOD_NOT_FOUND => break,
             // The end of the conversation is told elsewhere.

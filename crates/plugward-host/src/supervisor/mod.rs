@@ -26,8 +26,10 @@ pub(crate) mod command;
 mod confine;
 pub(crate) mod containers;
 mod egress;
+mod era;
 mod health;
 mod in_host;
+mod listen;
 pub(crate) mod replace;
 pub(crate) mod sleep;
 pub(crate) mod start;
@@ -44,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use backoff::MAX_BACKOFF;
 pub(crate) use egress::attempts_key;
+pub(crate) use era::era_key;
 
 use crate::call::Route;
 use crate::call::breaker::Breaker;

@@ -15,12 +15,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use plugward_policy::{BackendKind, HostStatus, StdoutMode};
-use plugward_protocol::{ClientHello, HandshakeError, Implementation, ProtocolVersion, ServerHello};
+use plugward_protocol::{HandshakeError, ServerHello};
 use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::confine::{self, Confined};
 use super::containers::{self, ContainerStart};
+use super::era::{self, Greeting, Ungreeted};
+use super::listen;
 use super::stop::{self, Ladder};
 use super::{Launched, Plugin, Running};
 use crate::call::admission::Admission;
@@ -167,19 +169,41 @@ pub(super) async fn bring_up(
         error = broken_off(inner, plugin, interrupted) => return Err(error),
         () = sweep(inner, plugin, &planned.plan, generation) => {}
     }
-    let launched = launch(inner, plugin, Arc::new(planned.plan), generation).await?; // 3
+    let digest = planned.plan.subject.digest().to_string();
+    let plan = Arc::new(planned.plan);
+    let mut greeting = era::first(inner, plugin, &digest).await;
+    let mut launched = launch(inner, plugin, Arc::clone(&plan), generation).await?; // 3
     drop(place);
-    let reached = tokio::select! {
-        error = broken_off(inner, plugin, interrupted) => Err(error),
-        reached = converse(inner, plugin, &launched) => reached, // 4-9
-    };
-    match reached {
-        Ok((hello, contract)) => Ok(Arrived { launched, hello, contract }),
-        Err(error) => {
-            stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
-            Err(error)
-        }
+    loop {
+        let reached = tokio::select! {
+            error = broken_off(inner, plugin, interrupted) => Err(error.into()),
+            reached = converse(inner, plugin, &launched, greeting) => reached, // 4-9
+        };
+        let Ungreeted { error, next } = match reached {
+            Ok((hello, contract)) => {
+                era::remember(inner, plugin, &digest, &hello).await;
+                return Ok(Arrived { launched, hello, contract });
+            }
+            Err(ungreeted) => ungreeted,
+        };
+        stop::end_process(inner, plugin, &launched, Ladder::BROKEN).await;
+        let Some(next) = next else { return Err(error) };
+        greeting = next;
+        launched = launch_anew(inner, plugin, &plan, &error).await?;
     }
+}
+
+/// A fresh process in the place of one that was greeted in a way it does not know.
+async fn launch_anew(
+    inner: &Arc<Inner>,
+    plugin: &Arc<Plugin>,
+    plan: &Arc<LaunchPlan>,
+    reason: &HostError,
+) -> Result<Launched, HostError> {
+    plugin.log.push(LogOrigin::Host, &format!("started anew, to be greeted in the other way: {}", reason.message));
+    let generation = inner.next_generation(plugin).await?;
+    plugin.state().generation = generation;
+    launch(inner, plugin, Arc::clone(plan), generation).await
 }
 
 /// Steps 10 and 11; on error the process that arrived is ended.
@@ -321,66 +345,31 @@ pub(super) async fn converse(
     inner: &Arc<Inner>,
     plugin: &Plugin,
     launched: &Launched,
-) -> Result<(ServerHello, Arc<Contract>), HostError> {
+    greeting: Greeting,
+) -> Result<(ServerHello, Arc<Contract>), Ungreeted> {
     let session = &launched.session;
     let id = &plugin.id;
-    let limit = plugin.manifest.backend.startup_timeout;
-    let hello = ClientHello {
-        version: ProtocolVersion::LATEST_LEGACY,
-        client: Implementation {
-            name: "plugward".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            title: Some("Plugward".to_owned()),
+    let hello = match greeting {
+        Greeting::Handshake { else_asked } => era::handshake(plugin, launched, else_asked).await?,
+        Greeting::Discovery { else_greeted } => era::discover(plugin, launched, else_greeted).await?,
+        Greeting::Either => match era::discover(plugin, launched, true).await {
+            Ok(hello) => hello,
+            Err(Ungreeted { next: Some(_), .. }) => era::handshake(plugin, launched, false).await?,
+            Err(ungreeted) => return Err(ungreeted),
         },
-        // Nothing is offered: what a server asks of its client is refused at once (B038).
-        capabilities: no_capabilities(),
-    };
-    let hello = match session.handshake(hello, limit).await {
-        Ok(hello) => hello,
-        Err(error) => return Err(handshake_error(plugin, launched, &error).await),
     };
     if !hello.has_capability("tools") {
         let message = format!("plugin `{id}` does not offer tools");
-        return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message));
+        return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message).into());
     }
-    if session.confirm().await.is_err() {
-        return Err(handshake_error(plugin, launched, &HandshakeError::Closed).await);
+    if !hello.version.is_legacy() {
+        // Before the list is read, so that no change of it goes unseen.
+        listen::follow(inner, launched, &hello);
+    } else if session.confirm().await.is_err() {
+        return Err(era::handshake_error(plugin, launched, &HandshakeError::Closed).await.into());
     }
     let contract = read_contract(inner, plugin, session).await?;
     Ok((hello, Arc::new(contract)))
-}
-
-async fn handshake_error(plugin: &Plugin, launched: &Launched, error: &HandshakeError) -> HostError {
-    let code = match error {
-        // The seed's words: a process that ended or does not speak the protocol is no host (requirements 52, 128).
-        HandshakeError::Closed | HandshakeError::Broken(_) => ErrorCode::PluginHostUnavailable,
-        _ => ErrorCode::McpInitializeFailed,
-    };
-    let reason = match error {
-        HandshakeError::Closed => {
-            // A plugin may break a rule before it is greeted.
-            let ending = launched.session.ended().await;
-            match ending.is_fault {
-                true => ending.reason,
-                false => super::watch::describe_end(launched, error.to_string()).await,
-            }
-        }
-        _ => error.to_string(),
-    };
-    // It may quote what the plugin wrote.
-    let reason = plugin.redactor.redact(&reason);
-    let message = format!("plugin `{}` failed to initialize: {reason}", plugin.id);
-    let host_error = failure_with_stderr(plugin, launched, HostError::new(code, message));
-    match error {
-        // A version nobody here speaks stays unknown however often it is asked for (B032).
-        HandshakeError::UnsupportedVersion { .. } => host_error.permanent(),
-        _ => host_error,
-    }
-}
-
-fn no_capabilities() -> Box<serde_json::value::RawValue> {
-    serde_json::value::to_raw_value(&serde_json::Map::new())
-        .unwrap_or_else(|_| serde_json::value::RawValue::NULL.to_owned())
 }
 
 /// Steps 7 to 9; also used when a running plugin says that its tools changed.
@@ -501,7 +490,7 @@ pub(super) fn route(plugin: &Plugin, target: Target) -> Route {
 
 /// A plugin that dies early usually said why on stderr, which stays out of answers (requirement 80): the hint leads
 /// there.
-fn failure_with_stderr(plugin: &Plugin, launched: &Launched, error: HostError) -> HostError {
+pub(super) fn failure_with_stderr(plugin: &Plugin, launched: &Launched, error: HostError) -> HostError {
     if !plugin.log.has_stderr_of(launched.generation) {
         return error;
     }

@@ -9,11 +9,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plugward_policy::SandboxLevel;
+use plugward_policy::{ProtocolMode, SandboxLevel};
 use plugward_sandbox::{Listeners, Observations};
 use tokio_util::sync::CancellationToken;
 
 use super::confine;
+use super::era::Greeting;
 use super::stop::{self, Ladder};
 use super::{Launched, Plugin, start};
 use crate::egress::{Attempts, Egress, EgressPlan, Machine};
@@ -112,8 +113,14 @@ fn watch_names(
 /// Greets it, asks for its tools, and waits out the time or its end.
 async fn watch(inner: &Arc<Inner>, plugin: &Plugin, launched: &Launched, limit: Duration) -> Result<usize, HostError> {
     let began = Instant::now();
-    let tools = match tokio::time::timeout(limit, start::converse(inner, plugin, launched)).await {
-        Ok(reached) => reached.map(|(_, contract)| contract.tools.len()),
+    let greeting = match plugin.manifest.backend.protocol {
+        ProtocolMode::Auto => Greeting::Either,
+        ProtocolMode::Legacy => Greeting::Handshake { else_asked: false },
+        ProtocolMode::Modern => Greeting::Discovery { else_greeted: false },
+    };
+    let tools = match tokio::time::timeout(limit, start::converse(inner, plugin, launched, greeting)).await {
+        Ok(Ok((_, contract))) => Ok(contract.tools.len()),
+        Ok(Err(ungreeted)) => Err(ungreeted.error),
         Err(_) => {
             let message = format!("plugin `{}` had not listed its tools when the trial was over", plugin.id);
             Err(HostError::new(ErrorCode::McpToolListFailed, message).with_hint("give it more `--seconds`"))

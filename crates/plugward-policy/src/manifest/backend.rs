@@ -8,8 +8,9 @@ use super::diagnostic::Report;
 use super::reader::{MapReader, did_you_mean, text_of};
 use super::tree::{Mark, Node, Value};
 use super::{
-    Backend, BackendKind, CONCURRENT_CALLS_DEFAULT, MESSAGE_BYTES_DEFAULT, QUEUED_CALLS_DEFAULT, RESULT_BYTES_DEFAULT,
-    RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, StdoutMode, TOOL_TIMEOUT_DEFAULT, lint, path_of,
+    Backend, BackendKind, CONCURRENT_CALLS_DEFAULT, MESSAGE_BYTES_DEFAULT, ProtocolMode, QUEUED_CALLS_DEFAULT,
+    RESULT_BYTES_DEFAULT, RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, StdoutMode,
+    TOOL_TIMEOUT_DEFAULT, lint, path_of,
 };
 use crate::expand;
 use crate::visible::quoted;
@@ -43,7 +44,7 @@ const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// Longest name of a variable, in bytes.
 const ENV_NAME_BYTES_MAX: usize = 128;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "type",
     "transport",
     "command",
@@ -56,6 +57,7 @@ const KEYS: [&str; 16] = [
     "list_timeout_seconds",
     "stdout",
     "restart",
+    "protocol",
     "max_message_bytes",
     "max_result_bytes",
     "max_concurrent_calls",
@@ -101,6 +103,8 @@ pub(crate) fn read_backend(map: &mut MapReader, declared: bool, report: &mut Rep
     let stdout = backend.choice("stdout", &modes, report);
     let modes = [("on-failure", RestartMode::OnFailure), ("never", RestartMode::Never)];
     let restart = backend.choice("restart", &modes, report);
+    let modes = [("auto", ProtocolMode::Auto), ("legacy", ProtocolMode::Legacy), ("modern", ProtocolMode::Modern)];
+    let protocol = backend.choice("protocol", &modes, report);
     let message_bytes = backend.number("max_message_bytes", MESSAGE_BYTES, report);
     let result_bytes = backend.number("max_result_bytes", RESULT_BYTES, report);
     let concurrent = narrow(backend.number("max_concurrent_calls", CONCURRENT_CALLS, report));
@@ -121,6 +125,10 @@ pub(crate) fn read_backend(map: &mut MapReader, declared: bool, report: &mut Rep
             false => StdoutMode::Tolerant,
         }),
         restart: restart.unwrap_or(RestartMode::OnFailure),
+        protocol: protocol.unwrap_or(match declared {
+            true => ProtocolMode::Legacy,
+            false => ProtocolMode::Auto,
+        }),
         max_message_bytes: message_bytes.unwrap_or(MESSAGE_BYTES_DEFAULT),
         max_result_bytes: result_bytes.unwrap_or(RESULT_BYTES_DEFAULT),
         max_concurrent_calls: concurrent.unwrap_or(CONCURRENT_CALLS_DEFAULT),

@@ -11,8 +11,8 @@ use super::diagnostic::Report;
 use super::reader::{MapReader, did_you_mean, text_of};
 use super::tree::{Entry, Mark, Node, Value};
 use super::{
-    Backend, BackendKind, Manifest, QUEUED_CALLS_DEFAULT, RestartMode, SandboxLevel, StdoutMode, ToolFilter, access,
-    backend, lint, plugin,
+    Backend, BackendKind, Manifest, ProtocolMode, QUEUED_CALLS_DEFAULT, RestartMode, SandboxLevel, StdoutMode,
+    ToolFilter, access, backend, lint, plugin,
 };
 use crate::access::{AccessPermission, PathGrant};
 use crate::command::{
@@ -205,6 +205,7 @@ fn backend_of(tool: &CommandTool, env: Vec<backend::Variable>, secret_env: Vec<S
         tool_timeout: tool.timeout,
         list_timeout: super::STARTUP_TIMEOUT_DEFAULT,
         stdout: StdoutMode::Tolerant,
+        protocol: ProtocolMode::Auto,
         restart: RestartMode::Never,
         max_message_bytes: super::MESSAGE_BYTES_DEFAULT,
         max_result_bytes: tool.max_output_bytes * RESULT_BYTES_PER_OUTPUT_BYTE + RESULT_FRAME_BYTES,

@@ -128,6 +128,8 @@ pub struct Backend {
     pub stdout: StdoutMode,
     /// What happens when it ends unasked.
     pub restart: RestartMode,
+    /// How the conversation begins.
+    pub protocol: ProtocolMode,
     /// Longest protocol message, in bytes, both ways.
     pub max_message_bytes: u64,
     /// Largest result of one call, in bytes.
@@ -211,6 +213,7 @@ impl Backend {
             list_timeout: STARTUP_TIMEOUT_DEFAULT,
             stdout: StdoutMode::Strict,
             restart: RestartMode::Never,
+            protocol: ProtocolMode::Auto,
             max_message_bytes: MESSAGE_BYTES_DEFAULT,
             max_result_bytes: RESULT_BYTES_DEFAULT,
             max_concurrent_calls: CONCURRENT_CALLS_DEFAULT,
@@ -237,6 +240,17 @@ impl fmt::Debug for Backend {
             .field("restart", &self.restart)
             .finish_non_exhaustive()
     }
+}
+
+/// How the conversation with a server begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProtocolMode {
+    /// Found out at the first start and remembered: default without a declared tool set.
+    Auto,
+    /// With `initialize`, as up to 2025-11-25: the seed's rule, default with a declared tool set.
+    Legacy,
+    /// Without a handshake, as from 2026-07-28 on.
+    Modern,
 }
 
 /// Lines on stdout that are not protocol messages.

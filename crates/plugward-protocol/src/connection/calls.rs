@@ -40,9 +40,26 @@ impl Connection {
         params: Option<Box<RawValue>>,
         timing: RequestTiming,
     ) -> Result<(), SendError> {
+        let stamped = match &self.says {
+            Some(says) if self.phase == Phase::Stateless => {
+                Some(says.stamp(params.as_deref()).map_err(|_| SendError::BadParams)?)
+            }
+            _ => None,
+        };
+        self.transmit(now, id, method, stamped.as_deref().or(params.as_deref()), timing)
+    }
+
+    pub(super) fn transmit(
+        &mut self,
+        now: Instant,
+        id: OutboundId,
+        method: &str,
+        params: Option<&RawValue>,
+        timing: RequestTiming,
+    ) -> Result<(), SendError> {
         self.ensure_ready()?;
         self.outbound.admits(id)?;
-        let line = wire::line(wire::request(id.0, method, params.as_deref()));
+        let line = wire::line(wire::request(id.0, method, params));
         self.enqueue_bounded(line)?;
         self.outbound.insert(now, id, timing);
         Ok(())
@@ -120,6 +137,9 @@ impl Connection {
 
     /// Sends an answer on its own, or keeps it for the rest of its batch.
     pub(super) fn deliver(&mut self, text: String, batch: Option<BatchKey>) {
+        if self.writes_no_answers() {
+            return;
+        }
         match batch {
             None => self.enqueue_owed(wire::line(text)),
             Some(key) => {
@@ -197,7 +217,8 @@ impl Connection {
             return Err(SendError::Closed);
         }
         let confirmed = self.config.role == Role::Client || self.initialized;
-        if self.phase == Phase::Ready && confirmed { Ok(()) } else { Err(SendError::NotReady) }
+        let is_open = matches!(self.phase, Phase::Ready | Phase::Stateless);
+        if is_open && confirmed { Ok(()) } else { Err(SendError::NotReady) }
     }
 
     /// Queues a line of the owner, within all bounds.

@@ -13,6 +13,7 @@ use crate::id::RequestId;
 use crate::lifecycle::{HandshakeError, Implementation, ProtocolVersion, ServerHello};
 use crate::message::{MessageFault, RpcError};
 use crate::modern::RequestMeta;
+use crate::modern::client::ProbeFailure;
 
 /// Id of a request we send: a number in a name space of our own, never reused within a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +50,26 @@ pub enum Event {
     Handshaken(ServerHello),
     /// Client: there will be no handshake on this connection.
     HandshakeFailed(HandshakeError),
+    /// Client: the server speaks a stateless revision. Requests can be sent.
+    Discovered(ServerHello),
+    /// Client: the server was not found to speak a stateless revision with us.
+    ProbeFailed(ProbeFailure),
+    /// Client: a request of ours in a stateless revision is to be sent again, with what its result asks for.
+    InputRequired {
+        /// The request, which has ended with this.
+        id: OutboundId,
+        /// The result.
+        result: Box<RawValue>,
+    },
+    /// Client: a notification on a stream of ours.
+    Notice {
+        /// The request that opened the stream.
+        stream: OutboundId,
+        /// Method name.
+        method: String,
+        /// Parameters.
+        params: Option<Box<RawValue>>,
+    },
     /// Server: a client asks for the handshake. Accept it or answer it with an error.
     Initialize {
         /// Id to answer.
@@ -187,6 +208,15 @@ pub enum RequestFailure {
         #[source]
         fault: MessageFault,
     },
+    /// The result is of no kind that we know.
+    #[error("result is invalid: {reason}")]
+    UnknownResult {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The server ended it without a result, which only streams may come to.
+    #[error("server ended the request without a result")]
+    Withdrawn,
     /// The connection ended first.
     #[error("connection closed before the request was answered")]
     Closed,
@@ -224,6 +254,12 @@ pub enum PeerFault {
         /// Length of what arrived.
         bytes: u64,
     },
+    /// A server of a revision without server requests sent one, where no broken rule is tolerated.
+    #[error("peer sent the request `{method}`, and servers of its revision send none")]
+    ForbiddenRequest {
+        /// The method, control characters escaped.
+        method: String,
+    },
     /// The peer does not read what is sent to it.
     #[error("peer does not read: more than {limit} bytes are waiting for it")]
     NotReading {
@@ -253,6 +289,9 @@ pub enum SendError {
     /// The id was not reserved, or was used before.
     #[error("request id was not reserved or was used before")]
     IdNotReserved,
+    /// The parameters, or their `_meta`, are no object.
+    #[error("parameters of the request are not an object")]
+    BadParams,
     /// The message is over the cap.
     #[error("message of {bytes} bytes exceeds the limit of {limit} bytes")]
     TooLarge {

@@ -47,7 +47,7 @@ impl Connection {
 
     /// Client: a broken answer ends its request; what else happens depends on the policy.
     fn judge_fault(&mut self, fault: MessageFault, line: &[u8], batch: Option<BatchKey>) {
-        if let (FaultKind::BadParams, Some(id)) = (&fault.kind, &fault.id) {
+        if let (FaultKind::BadParams, Some(id), false) = (&fault.kind, &fault.id, self.writes_no_answers()) {
             let error = RpcError::new(fault.kind.error_code(), fault.kind.to_string());
             self.refuse(id, &error, batch);
             return;
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    fn note_noise(&mut self, excerpt: String, bytes: u64, limit: u32) {
+    pub(super) fn note_noise(&mut self, excerpt: String, bytes: u64, limit: u32) {
         self.stats.noise_lines += 1;
         if self.stats.noise_lines > u64::from(limit) {
             self.fatal(PeerFault::TooMuchNoise { limit });

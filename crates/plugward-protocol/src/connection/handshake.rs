@@ -76,9 +76,9 @@ impl Connection {
         Some(version)
     }
 
-    /// Whether this request of ours is `initialize`.
+    /// Whether this request of ours is `initialize`, or the probe that is sent in its place.
     pub(super) fn is_hello(&self, id: u64) -> bool {
-        self.phase == Phase::Asking { hello: OutboundId(id) }
+        self.phase == Phase::Asking { hello: OutboundId(id) } || self.phase == Phase::Probing { probe: OutboundId(id) }
     }
 
     /// Whether this request of the peer is the `initialize` that waits for the owner.
@@ -88,6 +88,10 @@ impl Connection {
 
     /// Client: the answer to `initialize` arrived.
     pub(super) fn handle_hello(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
+        if matches!(self.phase, Phase::Probing { .. }) {
+            self.handle_discovery(outcome);
+            return;
+        }
         let hello = outcome.map_err(HandshakeError::Rejected).and_then(ServerHello::parse);
         match hello {
             Ok(hello) => {
@@ -101,6 +105,10 @@ impl Connection {
 
     /// Client: there will be no handshake.
     pub(super) fn fail_handshake(&mut self, error: HandshakeError) {
+        if matches!(self.phase, Phase::Probing { .. }) {
+            self.fail_probe(error);
+            return;
+        }
         self.phase = Phase::Refused;
         self.events.push_back(Event::HandshakeFailed(error));
     }

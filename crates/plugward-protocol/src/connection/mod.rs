@@ -7,6 +7,8 @@
 //! ```text
 //! client: Idle --start_handshake--> Asking --answer--> Confirming --confirm_handshake--> Ready
 //!                                      \--error, time-out, bad answer--> Refused
+//!         Idle --start_probe--> Probing --answer--> Stateless
+//!          ^----anything else-----/
 //! server: Idle --initialize--> Asked --accept_handshake--> Ready
 //!          ^----respond(error)----/
 //! ```
@@ -19,6 +21,7 @@
 //! | Asking to Confirming or Refused | `handle_hello`, `fail_handshake` |
 //! | Confirming to Ready, Asked to Ready | `confirm_handshake`, `accept_handshake` |
 //! | Asked to Idle | `respond` with an error |
+//! | Idle to Probing, to Stateless or back | `start_probe`, `handle_discovery`, `end_probe` |
 //! | anything to dead | `fatal` |
 
 mod calls;
@@ -29,6 +32,7 @@ mod handshake;
 mod inbound;
 mod outbound;
 mod outgoing;
+mod probe;
 mod receive;
 
 use std::collections::VecDeque;
@@ -44,6 +48,7 @@ pub use event::{Event, OutboundId, PeerFault, RequestFailure, RequestTiming, Sen
 use crate::framing::{FramedLine, LineFramer};
 use crate::id::RequestId;
 use crate::lifecycle::ProtocolVersion;
+use crate::modern::client::ClientMeta;
 use inbound::Inbound;
 use outbound::Outbound;
 use outgoing::Outgoing;
@@ -65,6 +70,12 @@ enum Phase {
     Ready,
     /// Client only: there will be no handshake.
     Refused,
+    /// Client only: `server/discover` is sent under this id.
+    Probing {
+        probe: OutboundId,
+    },
+    /// Client only: each request stands for itself.
+    Stateless,
 }
 
 /// Counters over the life of a connection.
@@ -102,6 +113,8 @@ pub struct Connection {
     version: Option<ProtocolVersion>,
     /// Client only: names of the capabilities we declared.
     declared: Vec<String>,
+    /// Client only: what goes with each request in the stateless revisions.
+    says: Option<ClientMeta>,
     /// Server only: the client confirmed the handshake.
     initialized: bool,
     /// Server only: the client has sent a request of a stateless revision.
@@ -124,6 +137,7 @@ impl Connection {
             phase: Phase::Idle,
             version: None,
             declared: Vec::new(),
+            says: None,
             initialized: false,
             is_modern: false,
             input_closed: false,
@@ -243,7 +257,7 @@ impl Connection {
     /// Whether requests can be sent.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.phase == Phase::Ready && !self.dead && !self.input_closed
+        matches!(self.phase, Phase::Ready | Phase::Stateless) && !self.dead && !self.input_closed
     }
 
     /// Whether the connection ended by a fault of the peer.

@@ -74,6 +74,10 @@ impl Connection {
             self.handle_modern(id, method, params, batch);
             return;
         }
+        if self.writes_no_answers() {
+            self.note_forbidden(&method);
+            return;
+        }
         if method == methods::PING {
             // Answered here and now, in any phase: a peer measures our life by it.
             self.deliver(wire::result(&id.to_string(), "{}"), batch);
@@ -129,10 +133,12 @@ impl Connection {
 
     fn handle_notification(&mut self, now: Instant, method: String, params: Option<Box<RawValue>>) {
         match method.as_str() {
+            methods::CANCELLED if self.writes_no_answers() => self.handle_withdrawal(params.as_deref()),
             methods::CANCELLED => self.handle_cancelled(params.as_deref()),
             methods::PROGRESS => self.handle_progress(now, params),
             methods::INITIALIZED if self.config.role == Role::Server => self.handle_initialized(),
             _ if self.config.role == Role::Server && self.phase == Phase::Idle => {}
+            _ if self.writes_no_answers() => self.handle_stateless_notification(now, method, params),
             _ => self.events.push_back(Event::Notification { method, params }),
         }
     }
@@ -177,7 +183,12 @@ impl Connection {
                 if was_hello {
                     self.handle_hello(outcome);
                 } else {
-                    self.events.push_back(Event::Response { id: OutboundId(ours), outcome });
+                    match outcome {
+                        Ok(result) if self.phase == Phase::Stateless => {
+                            self.handle_stateless_result(OutboundId(ours), result);
+                        }
+                        outcome => self.events.push_back(Event::Response { id: OutboundId(ours), outcome }),
+                    }
                 }
             }
             stray => self.note_stray(stray, Some(id)),

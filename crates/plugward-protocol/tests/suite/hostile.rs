@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use plugward_protocol::message::{Parsed, parse_line};
 use plugward_protocol::{
-    BatchRule, Connection, ConnectionConfig, Event, FramedLine, LineFramer, Message, NoisePolicy, OutboundId, Shape,
+    BatchRule, ClientMeta, Connection, ConnectionConfig, Event, FramedLine, Implementation, LineFramer, Message,
+    NoisePolicy, OutboundId, Shape,
 };
 use proptest::prelude::*;
 
@@ -95,6 +96,28 @@ proptest! {
         driven.connection.handle_input_closed(driven.now);
         note_outcomes(&mut driven.connection, &mut outcomes);
         prop_assert_eq!(driven.connection.in_flight(), 0);
+        for id in sent {
+            prop_assert_eq!(outcomes.get(&id), Some(&1), "request {}", id);
+        }
+    }
+
+    #[test]
+    fn a_client_of_a_stateless_server_writes_no_answer(pieces in prop::collection::vec(traffic(), 0..40)) {
+        let config = ConnectionConfig { max_message_bytes: 250, ..ConnectionConfig::tolerant_client() };
+        let mut driven = Driven::new(config);
+        let says = ClientMeta::new(Implementation::default());
+        driven.connection.start_probe(driven.now, says, LIMIT).unwrap();
+        driven.say(r#"{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"]}}"#);
+        let sent: Vec<OutboundId> = (0..5).map(|_| driven.request("tools/call", "{}")).collect();
+        driven.lines();
+        let mut outcomes = HashMap::new();
+        for piece in &pieces {
+            driven.bytes(piece);
+            note_outcomes(&mut driven.connection, &mut outcomes);
+        }
+        prop_assert_eq!(driven.lines(), Vec::<serde_json::Value>::new());
+        driven.connection.handle_input_closed(driven.now);
+        note_outcomes(&mut driven.connection, &mut outcomes);
         for id in sent {
             prop_assert_eq!(outcomes.get(&id), Some(&1), "request {}", id);
         }

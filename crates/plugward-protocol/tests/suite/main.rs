@@ -8,6 +8,7 @@
 //! - `hostile`: random traffic of a peer, both roles
 //! - `payloads`: the MCP payloads
 //! - `modern`: requests of the stateless revisions, and what their results carry
+//! - `stateless`: the client of those revisions
 //! - `pair`: two connections against each other with a virtual clock and a seed
 //!
 //! Nothing here reads a clock or waits: instants are computed.
@@ -22,4 +23,5 @@ mod modern;
 mod pair;
 mod payloads;
 mod server;
+mod stateless;
 mod support;

@@ -15,17 +15,20 @@ use tokio::sync::mpsc;
 use crate::support::{PATIENCE, Settings, TestHost, eventually, processes_with, request};
 
 /// A host that works in a project, and a folder of tool files.
-struct Bench {
-    host: TestHost,
-    project: TempDir,
-    files: TempDir,
+pub(crate) struct Bench {
+    pub(crate) host: TestHost,
+    pub(crate) project: TempDir,
+    pub(crate) files: TempDir,
 }
 
 impl Bench {
-    async fn new(environment: Environment) -> Self {
+    pub(crate) async fn new(environment: Environment) -> Self {
+        Self::with(Settings { environment, ..Settings::default() }).await
+    }
+
+    pub(crate) async fn with(mut settings: Settings) -> Self {
         let project = open_folder();
         fs::write(project.path().join("a.txt"), "TODO one\nother\nTODO two\n").unwrap();
-        let mut settings = Settings { environment, ..Settings::default() };
         let folder = project.path().display().to_string();
         settings.host_environment.push(("PLUGWARD_PROJECT_DIR".to_owned(), folder));
         settings.host_environment.push(("PLANTED_API_KEY".to_owned(), "planted-secret-value".to_owned()));
@@ -33,26 +36,26 @@ impl Bench {
     }
 
     /// Installs the tool in these lines, under a name that is no package's.
-    async fn install(&self, name: &str, command: &str, lines: &str) {
+    pub(crate) async fn install(&self, name: &str, command: &str, lines: &str) {
         let text = format!("type: mcp_tool\nname: {name}\ndescription: A tool\ncommand: {command}\n{lines}");
         let file = self.files.path().join(format!("{name}.tool.yaml"));
         fs::write(&file, text).unwrap();
         self.host.host.install(&file, None).await.unwrap();
     }
 
-    async fn run(&self, name: &str, command: &str, lines: &str) {
+    pub(crate) async fn run(&self, name: &str, command: &str, lines: &str) {
         self.install(name, command, lines).await;
         self.host.approve(name).await;
         self.host.host.enable(name).await.unwrap();
     }
 
-    async fn result(&self, name: &str, arguments: Value) -> Value {
+    pub(crate) async fn result(&self, name: &str, arguments: Value) -> Value {
         let report = self.host.call(&format!("{name}.{name}"), arguments).await;
         let reply = report.outcome.unwrap_or_else(|failure| panic!("{}", failure.message(name)));
         serde_json::from_str(reply.result.get()).unwrap()
     }
 
-    async fn failure(&self, name: &str, arguments: Value) -> CallFailure {
+    pub(crate) async fn failure(&self, name: &str, arguments: Value) -> CallFailure {
         self.host.call(&format!("{name}.{name}"), arguments).await.outcome.unwrap_err()
     }
 }
@@ -68,7 +71,7 @@ fn open_folder() -> TempDir {
 const PATTERN: &str = "parameters: [{name: pattern, type: string, required: true, description: what to look for}]\n";
 
 /// The same without a sandbox, for what tests look at from outside.
-const OPEN: &str = "sandbox: {minimum_level: none}\n";
+pub(crate) const OPEN: &str = "sandbox: {minimum_level: none}\n";
 
 // Requirements 35, 94, 156, 196: seen whole before anything runs, run in the sandbox, traced, and gone when off.
 #[tokio::test(flavor = "multi_thread")]

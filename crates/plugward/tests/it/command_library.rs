@@ -18,18 +18,18 @@ const GREP: &str = "type: mcp_tool\nname: grep_todo\ndescription: Search TODO co
                     keyword to search}]\ntimeout_ms: 5000\nworking_directory: project\n";
 
 /// A registry with a storage of its own and a project to work in.
-struct Library {
-    tools: CommandTools,
-    project: TempDir,
+pub(crate) struct Library {
+    pub(crate) tools: CommandTools,
+    pub(crate) project: TempDir,
     _storage: TempDir,
 }
 
 impl Library {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_environment(&[])
     }
 
-    fn with_environment(variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn with_environment(variables: &[(&str, &str)]) -> Self {
         let storage = tempfile::tempdir().unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
         let mut host_environment = vec![("PATH".to_owned(), path)];
@@ -43,7 +43,7 @@ impl Library {
     }
 
     /// Registers a tool `demo` without a sandbox: these tests are about processes, and many touch temporary folders.
-    fn demo(&self, command: &str, lines: &str) {
+    pub(crate) fn demo(&self, command: &str, lines: &str) {
         let text = format!(
             "type: mcp_tool\nname: demo\ndescription: d\ncommand: {command}\nsandbox: {{minimum_level: none}}\n{lines}"
         );
@@ -51,12 +51,12 @@ impl Library {
         assert_eq!(registration.error, None, "{text}");
     }
 
-    async fn run(&self, values: Value) -> CommandResult {
+    pub(crate) async fn run(&self, values: Value) -> CommandResult {
         self.tools.execute("demo", &values, Some(self.project.path())).await
     }
 
     /// A script in the project; not a program anybody else runs, so its name marks its processes.
-    fn script(&self, name: &str, body: &str) -> PathBuf {
+    pub(crate) fn script(&self, name: &str, body: &str) -> PathBuf {
         use std::os::unix::fs::PermissionsExt as _;
         let path = self.project.path().join(name);
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
@@ -74,11 +74,11 @@ fn project() -> TempDir {
     project
 }
 
-fn code(result: &CommandResult) -> &'static str {
+pub(crate) fn code(result: &CommandResult) -> &'static str {
     result.error.as_ref().map_or("", |error| error.code.as_str())
 }
 
-fn stage(result: &CommandResult) -> &'static str {
+pub(crate) fn stage(result: &CommandResult) -> &'static str {
     result.error.as_ref().map_or("", |error| error.stage.as_str())
 }
 
