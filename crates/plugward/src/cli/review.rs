@@ -56,8 +56,12 @@ pub(super) fn screen(review: &ReviewBody) -> String {
     }
     changes(&mut text, &review.changes);
     command(&mut text, review);
-    permissions(&mut text, review);
-    tools(&mut text, review);
+    if has_program(review) {
+        permissions(&mut text, review);
+        tools(&mut text, review);
+    } else {
+        host_does(&mut text, review);
+    }
     line(&mut text, "");
     line(&mut text, last_words(review));
     line(&mut text, &format!("{} {}", strong("Digest of all this:"), review.digest));
@@ -127,6 +131,18 @@ fn has_program(review: &ReviewBody) -> bool {
     !matches!(review.runs.as_str(), "prompt" | "webhook")
 }
 
+/// What a plugin without a program has the host do.
+fn host_does(text: &mut String, review: &ReviewBody) {
+    line(text, "");
+    line(text, &strong("For that the host"));
+    for permission in &review.permissions {
+        let refusal = if permission.effect == "deny" { ", which this deployment denies" } else { "" };
+        line(text, &format!("  - may use {}{refusal}", safe(&permission.name)));
+    }
+    access(text, &review.access);
+    line(text, &format!("  {}", safe(&review.isolation)));
+}
+
 /// What a person should have in mind when agreeing.
 fn last_words(review: &ReviewBody) -> &'static str {
     match review.runs.as_str() {
@@ -145,7 +161,7 @@ fn whole(value: &str) -> String {
 fn permissions(text: &mut String, review: &ReviewBody) {
     line(text, "");
     line(text, &strong("It asks for"));
-    if review.permissions.is_empty() && has_program(review) {
+    if review.permissions.is_empty() {
         line(text, "  no permissions");
     }
     for permission in &review.permissions {
@@ -156,13 +172,9 @@ fn permissions(text: &mut String, review: &ReviewBody) {
         };
         line(text, &format!("  {:<20} {meaning}", safe(&permission.name)));
     }
-    if !has_program(review) {
-        access(text, &review.access);
-        line(text, &format!("  {}", safe(&review.isolation)));
-        return;
-    }
     line(text, "");
-    line(text, &strong("Of this machine, inside its sandbox, it"));
+    let place = if has_program(review) { "Of this machine, inside its sandbox, it" } else { "Of this machine it" };
+    line(text, &strong(place));
     access(text, &review.access);
     if !review.shared_read_only.is_empty() {
         line(text, &format!("  shared read-only: {}", safe(&review.shared_read_only.join(" "))));
@@ -186,9 +198,6 @@ pub(super) fn access(text: &mut String, lines: &[AccessLineBody]) {
 }
 
 fn tools(text: &mut String, review: &ReviewBody) {
-    if !has_program(review) {
-        return;
-    }
     line(text, "");
     line(text, &strong(&format!("Tools: {}", review.tools.len())));
     if review.tools.is_empty() {
