@@ -281,3 +281,26 @@ async fn a_receiver_over_tls_has_to_prove_who_it_is() {
         assert_eq!(counts.failing.is_some_and(|reason| reason.contains("extra_roots")), !is_delivered);
     }
 }
+
+// Invariant 7: a receiver that is down for long costs a bounded amount of memory, and what is lost is counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_nobody_takes_are_counted_past_a_limit() {
+    const WAIT_MAX: usize = 256;
+    let receiver = Receiver::reacting(&[Reaction::Silence; 9]).await;
+    let bench = Bench::new(settings()).await;
+    bench.run("other", OTHER).await;
+    bench.run("notice", &hook(&receiver, "events: [\"plugin.*\"]\ntimeout_ms: 30000\n")).await;
+    let counts = || bench.test.host.host_status("notice").unwrap().deliveries.unwrap();
+    // Two events each time, one of which is being sent.
+    for _ in 0..=WAIT_MAX {
+        if counts().dropped > 0 {
+            break;
+        }
+        restart_other(&bench).await;
+    }
+    let told = eventually("the queue is full", || Some(counts()).filter(|counts| counts.dropped > 0)).await;
+    assert_eq!((told.waiting, told.is_sending), (WAIT_MAX, true), "{told:?}");
+    let view = bench.test.host.plugin("notice").await.unwrap();
+    assert!(view.activity.contains("256 waiting") && view.activity.contains("dropped"), "{}", view.activity);
+    assert_eq!(receiver.received().len(), 1);
+}
