@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use plugward_policy::{
-    ApprovalSubject, Backend, BackendKind, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin,
+    AccessLine, ApprovalSubject, Backend, BackendKind, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin,
     is_secret_name, visible,
 };
 use plugward_store::{ApprovalRow, EventRow, PinRow};
@@ -166,7 +166,10 @@ impl Inner {
                 .iter()
                 .map(|name| (name.to_string(), catalogue.effect(name).as_str().to_owned()))
                 .collect(),
-            access: subject.access.describe(self.environment.get("HOME").and_then(OsStr::to_str)),
+            access: access_lines(
+                &manifest.backend,
+                subject.access.describe(self.environment.get("HOME").and_then(OsStr::to_str)),
+            ),
             shared: plan.confinement.shared_paths(),
             minimum_level: manifest.min_sandbox_level.as_str().to_owned(),
             isolation: match manifest.backend.has_program() {
@@ -421,6 +424,12 @@ fn in_words(backend: &Backend) -> Option<Vec<String>> {
         BackendKind::McpStdio | BackendKind::Command(_) => return None,
     };
     Some(texts.iter().flat_map(|text| text.lines()).map(str::to_owned).collect())
+}
+
+/// What is told of the machine: all of it, or without a program only what the host does for the plugin.
+pub(super) fn access_lines(backend: &Backend, mut lines: Vec<AccessLine>) -> Vec<AccessLine> {
+    lines.retain(|line| backend.has_program() || line.permission.is_some());
+    lines
 }
 
 /// Definitions kept from an offer, as pins.
