@@ -168,7 +168,7 @@ pub(crate) fn shared_memory_ends_at_the_limit() {
     let world = World::new();
     let limits = Limits { memory_bytes: Some(LIMIT_BYTES), file_bytes: Some(256 * MIB), ..Limits::default() };
     for level in LEVELS {
-        for attack in ["share-memory", "hide-memory", "fork-memory"] {
+        for attack in ["share-memory", "hide-memory", "hide-in-thread", "outlive-main", "fork-memory"] {
             match exceeded(&world, level, attack, &["192"], limits) {
                 Exceeded::Memory { used_bytes, limit_bytes } => {
                     assert_eq!(limit_bytes, LIMIT_BYTES);

@@ -96,11 +96,6 @@ const NATIVE_ONLY: &[&str] = &[
     "levels::without_namespaces_full_is_refused_and_partial_works",
     "levels::bubblewrap_is_asked_where_only_it_is_allowed",
     "levels::bubblewrap_refuses_what_it_cannot_keep",
-    "hosts::listed_hosts_are_found",
-    "hosts::names_are_asked_for_at_the_host",
-    "hosts::beside_listed_hosts_there_is_nothing",
-    "hosts::listed_hosts_take_every_layer",
-    "hosts::every_address_can_lead_to_one_listener",
     "threats::every_row_belongs_to_one_threat",
     "threats::page_and_suite_tell_the_same",
 ];
