@@ -11,6 +11,7 @@
     reason = "a test without the standard harness is not seen as one by the lints"
 )]
 
+mod ends;
 mod hosts;
 mod layers;
 mod levels;
@@ -61,6 +62,7 @@ const TESTS: &[Test] = tests![
     levels::without_namespaces_full_is_refused_and_partial_works,
     levels::bubblewrap_is_asked_where_only_it_is_allowed,
     levels::bubblewrap_refuses_what_it_cannot_keep,
+    ends::two_hundred_ends_leave_nothing,
     limits::daemons_end_with_their_namespace,
     limits::first_process_and_launcher_cannot_be_killed,
     limits::processor_time_ends,
