@@ -11,6 +11,7 @@
 pub(crate) mod admission;
 pub(crate) mod asks;
 pub(crate) mod breaker;
+mod dialogue;
 mod place;
 mod record;
 pub(crate) mod result;
@@ -35,11 +36,13 @@ pub(crate) use target::Target;
 use crate::error::CallFailure;
 use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
+use crate::rounds::{Ended, Inputs, Nobody, Seal};
 use crate::schema::Violations;
 use crate::session::{RequestError, Timing, ToolCall, masked};
 use admission::{Admission, Share};
 use asks::{AskEnd, Asks};
 use breaker::{Breaker, Outcome};
+use dialogue::Caller;
 use place::Placed;
 use record::{Recording, SpanDraft};
 
@@ -84,6 +87,8 @@ pub struct CallRequest {
     pub session: u64,
     /// A limit shorter than the tool's own (requirement 82); the shorter one wins.
     pub timeout: Option<Duration>,
+    /// What the caller brings back for a question, where the call before this one ended in one.
+    pub inputs: Option<Inputs>,
     /// Where progress notes go.
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
     /// Cancels the call.
@@ -100,6 +105,7 @@ impl CallRequest {
             caller: caller.into(),
             session: 0,
             timeout: None,
+            inputs: None,
             progress: None,
             cancel: CancellationToken::new(),
         }
@@ -125,6 +131,7 @@ pub(crate) struct CallPath {
     pub(crate) asks: Asks,
     pub(crate) catalogue: Catalogue,
     pub(crate) admission: Admission,
+    pub(crate) seal: Seal,
     pub(crate) store: Store,
     pub(crate) stopping: CancellationToken,
 }
@@ -205,8 +212,12 @@ impl CallPath {
             inputs: None,
             capabilities: None,
         };
-        let answer = tool.route.target.call_tool(call, &request.cancel).await;
-        let outcome = judge(tool, answer, &limits);
+        let caller = Caller { client: &request.caller, answerer: None::<&Nobody>, inputs: request.inputs };
+        let outcome = match self.send(tool, call, caller, &request.cancel).await {
+            Ok(Ended::Question(question)) => Ok(result::question(question)),
+            Ok(Ended::Reply(reply)) => judge(tool, Ok(reply), &limits),
+            Err(error) => judge(tool, Err(error), &limits),
+        };
         let silent = tool.route.target.messages_in() == heard_before;
         let verdict = match &outcome {
             // Each start of a command that fails is one of its own: no process was shared.

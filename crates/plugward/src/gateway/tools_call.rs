@@ -86,6 +86,7 @@ impl Call {
             caller: self.caller.clone(),
             session: self.session,
             timeout: None,
+            inputs: None,
             progress: self.params.progress_token.is_some().then_some(progress),
             cancel: self.cancel.clone(),
         };
