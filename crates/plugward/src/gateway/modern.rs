@@ -11,6 +11,7 @@
 //! Owns the choice of what answers a method and the shape of answers in these revisions. Refuses to remember clients:
 //! what was asked before changes nothing.
 
+use plugward_host::Inputs;
 use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
 use plugward_protocol::modern::{self, CacheScope, Caching};
 use plugward_protocol::{RequestId, RequestMeta, RpcError};
@@ -106,6 +107,8 @@ impl Exchange {
 
     async fn call_tool(self) -> Result<Box<RawValue>, RpcError> {
         let mut params = CallParamsIn::parse(self.params.as_deref()).map_err(|fault| invalid_params(&fault))?;
+        let (responses, state) = modern::inputs_of(self.params.as_deref())?;
+        let inputs = (responses.is_some() || state.is_some()).then_some(Inputs { responses, state });
         // The plugin's client is us: what ours can do is no promise to it.
         params.meta = params.meta.and_then(|meta| modern::without_hop(&meta));
         let meta = self.meta.clone();
@@ -117,6 +120,7 @@ impl Exchange {
             params,
             caller: initialize::caller(self.meta.client.as_ref().map(|client| client.name.as_str())),
             session: self.session,
+            inputs,
             cancel: self.cancel,
             notes: self.notes,
         };

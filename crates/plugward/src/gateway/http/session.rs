@@ -214,6 +214,7 @@ impl Session {
                     caller: self.caller.clone(),
                     session: self.turn,
                     start_wait: self.server.first_list_wait(),
+                    inputs: None,
                     cancel,
                     notes,
                 };
