@@ -44,7 +44,7 @@ pub use loader::{FolderSettings, FolderWatch, MAX_PLUGIN_FILES};
 pub use offers::{OfferError, OfferList, OfferRequest, Offers};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
-pub use rounds::Inputs;
+pub use rounds::{Inputs, RoundClient};
 pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};

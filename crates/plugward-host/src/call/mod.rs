@@ -36,7 +36,7 @@ pub(crate) use target::Target;
 use crate::error::CallFailure;
 use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
-use crate::rounds::{Ended, Inputs, Nobody, Seal};
+use crate::rounds::{Ended, Inputs, Questions, RoundClient, Seal};
 use crate::schema::Violations;
 use crate::session::{RequestError, Timing, ToolCall, masked};
 use admission::{Admission, Share};
@@ -87,6 +87,8 @@ pub struct CallRequest {
     pub session: u64,
     /// A limit shorter than the tool's own (requirement 82); the shorter one wins.
     pub timeout: Option<Duration>,
+    /// Who takes questions of the plugin as results; nobody is asked anything without.
+    pub round_client: Option<RoundClient>,
     /// What the caller brings back for a question, where the call before this one ended in one.
     pub inputs: Option<Inputs>,
     /// Where progress notes go.
@@ -105,6 +107,7 @@ impl CallRequest {
             caller: caller.into(),
             session: 0,
             timeout: None,
+            round_client: None,
             inputs: None,
             progress: None,
             cancel: CancellationToken::new(),
@@ -203,6 +206,11 @@ impl CallPath {
         let pass = tool.route.breaker.admit(Instant::now(), timing.idle).map_err(refused)?;
         span.stage("admit");
         let heard_before = tool.route.target.messages_in();
+        let client = request.round_client.as_ref();
+        let questions = client.map(|client| {
+            let route = &tool.route;
+            Questions::new(&route.manifest, &self.catalogue, &route.secrets, &client.capabilities)
+        });
         let call = ToolCall {
             name: tool.definition.name.to_string(),
             arguments: Some(arguments),
@@ -210,9 +218,13 @@ impl CallPath {
             timing,
             progress: request.progress,
             inputs: None,
-            capabilities: None,
+            capabilities: questions.as_ref().map(Questions::capabilities),
         };
-        let caller = Caller { client: &request.caller, answerer: None::<&Nobody>, inputs: request.inputs };
+        let caller = Caller {
+            client: client.map_or("", |client| client.client.as_str()),
+            answerer: questions.as_ref(),
+            inputs: request.inputs,
+        };
         let outcome = match self.send(tool, call, caller, &request.cancel).await {
             Ok(Ended::Question(question)) => Ok(result::question(question)),
             Ok(Ended::Reply(reply)) => judge(tool, Ok(reply), &limits),

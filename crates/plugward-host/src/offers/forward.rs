@@ -11,11 +11,12 @@ use plugward_protocol::modern;
 use serde_json::value::RawValue;
 
 use super::{OfferError, OfferList, Offers};
+use crate::call::CallPath;
 use crate::call::admission::Share;
 use crate::call::result::RESULT_TYPE;
 use crate::host::Host;
 use crate::raw_object::{RawObject, compact_len};
-use crate::rounds::{self, Ended, Inputs, Nobody, Purpose, Seal};
+use crate::rounds::{self, Ended, Inputs, Purpose, Questions, RoundClient};
 use crate::session::{RequestError, Timing, masked};
 use crate::supervisor::{Plugin, Running};
 
@@ -61,6 +62,7 @@ impl Host {
         request: OfferRequest,
         params: Option<&RawValue>,
         sees: impl Fn(&PluginId) -> bool + Sync,
+        round_client: Option<&RoundClient>,
     ) -> Result<Box<RawValue>, OfferError> {
         let mut params = params.and_then(RawObject::parse).ok_or(OfferError::Invalid("params are not an object"))?;
         strip_meta(&mut params);
@@ -71,8 +73,10 @@ impl Host {
         let offering = self.offering(|offers| request.is_in(offers));
         let (plugin, running) =
             offering.into_iter().find(|(other, _)| other.id == plugin).ok_or(OfferError::NotFound)?;
-        let asked = Asked { plugin: &plugin, running: &running, request };
-        asked.send(&self.inner.path.seal, params).await
+        // MR-01: a completion is no request that may lead to a question.
+        let round_client = round_client.filter(|_| request != OfferRequest::Completion);
+        let asked = Asked { plugin: &plugin, running: &running, request, round_client };
+        asked.send(&self.inner.path, params).await
     }
 
     /// The plugin that offers it, and what it calls it. What no list has told yet is looked for once.
@@ -172,10 +176,11 @@ struct Asked<'a> {
     plugin: &'a Arc<Plugin>,
     running: &'a Running,
     request: OfferRequest,
+    round_client: Option<&'a RoundClient>,
 }
 
 impl Asked<'_> {
-    async fn send(&self, seal: &Seal, mut params: RawObject) -> Result<Box<RawValue>, OfferError> {
+    async fn send(&self, path: &CallPath, mut params: RawObject) -> Result<Box<RawValue>, OfferError> {
         let backend = &self.plugin.manifest.backend;
         let limit = backend.tool_timeout;
         // With its calls: a plugin has one queue, whatever it is asked for.
@@ -196,11 +201,16 @@ impl Asked<'_> {
         let purpose = Purpose {
             plugin: self.plugin.id.as_str(),
             version: &self.plugin.manifest.version,
-            client: "offers",
+            client: self.round_client.map_or("", |client| client.client.as_str()),
             method: self.request.method(),
             subject: subject.as_bytes(),
         };
         let session = &launched.session;
+        let secrets = &self.running.route.secrets;
+        let questions = self
+            .round_client
+            .map(|client| Questions::new(&self.plugin.manifest, &path.catalogue, secrets, &client.capabilities));
+        let seal = &path.seal;
         let inputs = match brought {
             [None, None] => None,
             // An older plugin asks in other ways, and knows nothing of these members.
@@ -219,21 +229,17 @@ impl Asked<'_> {
                 }
             };
             let left = limit.saturating_sub(begun.elapsed());
+            let capabilities = questions.as_ref().map(Questions::capabilities);
             async move {
                 let params = params.map_err(|fault| RequestError::Invalid(fault.to_string()))?;
                 let timing = Timing { idle: left, hard: left };
-                session.request_with(self.request.method(), Some(params), timing, None).await
+                session.request_with(self.request.method(), Some(params), timing, capabilities).await
             }
         };
-        let answer = rounds::run(None::<&Nobody>, seal, purpose, inputs, send).await;
-        let secrets = &self.running.route.secrets;
+        let answer = rounds::run(questions.as_ref(), seal, purpose, inputs, send).await;
         match answer {
             Ok(Ended::Reply(result)) => {
                 accept(masked(secrets, result), backend.max_result_bytes).map_err(|text| self.failed(&text))
-            }
-            // MR-01: a completion is no request that may lead to a question.
-            Ok(Ended::Question(_)) if self.request == OfferRequest::Completion => {
-                Err(self.failed("it asks where nothing may be asked"))
             }
             Ok(Ended::Question(question)) => Ok(question),
             Err(RequestError::Rejected(mut error)) => {

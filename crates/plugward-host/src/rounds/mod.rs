@@ -8,6 +8,7 @@
 //! Owns the loop, its bounds and what becomes of a state on its way ([`seal`]). Who may be asked what is the business of an
 //! [`Answerer`]; how a request is sent, of the caller. Refuses to keep anything while a client thinks.
 
+mod question;
 mod seal;
 
 use std::time::SystemTime;
@@ -17,6 +18,8 @@ use plugward_protocol::{InputRequest, InputRequired, RpcError};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+pub(crate) use question::Questions;
+pub use question::RoundClient;
 pub(crate) use seal::{KEY_SETTING, Purpose, Seal};
 
 use crate::session::RequestError;
@@ -46,8 +49,10 @@ pub(crate) trait Answerer {
 }
 
 /// The answerer of whoever can be asked nothing.
+#[cfg(test)]
 pub(crate) enum Nobody {}
 
+#[cfg(test)]
 impl Answerer for Nobody {
     fn prepare(&self, _: &InputRequest) -> Result<InputRequest, String> {
         match *self {}
