@@ -186,6 +186,7 @@ impl Answerer for Questions<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "a test reads better with `json!` as the argument")]
 mod tests {
     use super::*;
 
