@@ -428,7 +428,7 @@ impl Driver {
             caller: self.caller.clone(),
             session: self.session,
             start_wait: self.server.first_list_wait(),
-            round_client: None,
+            counterpart: None,
             inputs: None,
             cancel: cancel.clone(),
             notes: self.notes_in.clone(),

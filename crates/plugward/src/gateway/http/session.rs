@@ -214,7 +214,7 @@ impl Session {
                     caller: self.caller.clone(),
                     session: self.turn,
                     start_wait: self.server.first_list_wait(),
-                    round_client: None,
+                    counterpart: None,
                     inputs: None,
                     cancel,
                     notes,
