@@ -25,6 +25,61 @@ fn of(capabilities: &Value, mut params: Value) -> Value {
     params
 }
 
+/// The next request to the client for which `fits` holds.
+fn asked_of(client: &mut Client, method: &str) -> Value {
+    client.await_message(|message| message["method"] == method && message.get("id").is_some())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_a_handshake_is_asked_while_its_call_waits() {
+    // The pair of an older client and a newer plugin: its rounds are ours, and the client knows nothing of them.
+    let mut client = Client::start(home_with(&[asking(&QUESTIONS)]).await);
+    client.send_raw(
+        &json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"elicitation": {}, "roots": {}},
+            "clientInfo": {"name": "old-client", "version": "1"},
+        }})
+        .to_string(),
+    );
+    client.answer(&json!("hello"));
+    client.notify("notifications/initialized", &json!({}));
+    client.list();
+    let call = client.send("tools/call", &json!({"name": "fx_test_input_required_result_multi_round"}));
+    for (step, field) in [("Step 1", "name"), ("Step 2", "color")] {
+        let ask = asked_of(&mut client, "elicitation/create");
+        let message = ask["params"]["message"].as_str().unwrap();
+        assert!(message.starts_with("fx asks: ") && message.contains(step), "{message}");
+        let result = json!({"action": "accept", "content": {field: "x"}});
+        client.send_raw(&json!({"jsonrpc": "2.0", "id": ask["id"], "result": result}).to_string());
+    }
+    let end = client.answer(&call)["result"].clone();
+    assert_eq!(end["content"][0]["text"], "both told", "{end}");
+    assert!(end.get("resultType").is_none(), "an older client meets no word of the newer revision");
+    // A state went through nobody's hands but ours.
+    let call = client.send("tools/call", &json!({"name": STATE_TOOL}));
+    let ask = asked_of(&mut client, "elicitation/create");
+    assert!(ask["params"].get("requestState").is_none());
+    let declined = json!({"action": "decline"});
+    client.send_raw(&json!({"jsonrpc": "2.0", "id": ask["id"], "result": declined}).to_string());
+    assert_eq!(client.answer(&call)["result"]["content"][0]["text"], "state-ok", "a no is an answer too");
+    // What it did not declare is not asked of it.
+    let refused = client.request("tools/call", &json!({"name": "fx_test_input_required_result_sampling"}));
+    assert_eq!(refused["result"]["isError"], true, "{refused}");
+    // An error in place of an answer ends the call, unless a person can cancel.
+    let call = client.send("tools/call", &json!({"name": "fx_test_input_required_result_list_roots"}));
+    let ask = asked_of(&mut client, "roots/list");
+    client.send_raw(&json!({"jsonrpc": "2.0", "id": ask["id"], "error": {"code": -1, "message": "no"}}).to_string());
+    assert_eq!(client.answer(&call)["error"]["code"], json!(-32603));
+    // One that gives its call up is told that the question is over.
+    let call = client.send("tools/call", &json!({"name": STATE_TOOL}));
+    let ask = asked_of(&mut client, "elicitation/create");
+    client.notify("notifications/cancelled", &json!({"requestId": call}));
+    let over = client.await_message(|message| message["method"] == "notifications/cancelled");
+    assert_eq!(over["params"]["requestId"], ask["id"]);
+    assert!(client.close().status.success());
+}
+
 fn all() -> Value {
     json!({"elicitation": {}, "sampling": {}, "roots": {}})
 }
