@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::client::Client;
 use super::home_with;
+use super::http_client::{Face, Reply};
 use crate::support::Fixture;
 
 const QUESTIONS: [&str; 3] = ["mcp.elicitation", "mcp.sampling", "mcp.roots"];
@@ -181,4 +182,66 @@ async fn a_plugin_asks_only_what_it_was_granted_and_what_the_client_can_answer()
     let params = json!({"name": "fx_test_input_required_result_sampling"});
     let refused = client.request("tools/call", &of(&json!({"elicitation": {}}), params))["result"].clone();
     assert_eq!(refused["isError"], true, "{refused}");
+}
+
+/// A session over HTTP of a client that can answer questions to a person.
+fn session_of(face: &Face) -> String {
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "old-client", "version": "1"},
+    });
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    let session = Reply::read(face.open("POST", &[], Some(&hello))).header("mcp-session-id").to_owned();
+    face.tell(&session, "notifications/initialized", &json!({}));
+    session
+}
+
+/// The next message on a stream; what opens it is none.
+fn next(stream: &mut Reply) -> Value {
+    loop {
+        let event = stream.event().expect("the stream goes on");
+        if !event.data.is_empty() {
+            return serde_json::from_str(&event.data).unwrap();
+        }
+    }
+}
+
+fn post(face: &Face, session: &str, message: &Value) -> u16 {
+    Reply::read(face.open("POST", &[("Mcp-Session-Id", session)], Some(message))).status
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_over_http_are_asked_on_the_stream_of_their_own_request() {
+    // Two clients with the same questions under the same numbers: neither sees, or answers, what the other is asked.
+    let face = Face::start(home_with(&[asking(&QUESTIONS)]).await);
+    let sessions = [session_of(&face), session_of(&face)];
+    let name = "fx_test_input_required_result_elicitation";
+    let ask = |session: &String| face.ask(session, 7, "tools/call", &json!({"name": name}));
+    let mut streams = [ask(&sessions[0]), ask(&sessions[1])];
+    let asked = [next(&mut streams[0]), next(&mut streams[1])];
+    assert_eq!(asked[0]["id"], asked[1]["id"], "the numbers are of each session");
+    for (who, (session, question)) in ["Ada", "Grace"].iter().zip(sessions.iter().zip(&asked)) {
+        assert_eq!(question["params"]["message"], "fx asks: What is your name?");
+        let answer = json!({"jsonrpc": "2.0", "id": question["id"],
+            "result": {"action": "accept", "content": {"name": who}}});
+        assert_eq!(post(&face, session, &answer), 202);
+        assert_eq!(post(&face, session, &answer), 202, "a second answer is nobody's");
+    }
+    for (who, stream) in ["Ada", "Grace"].iter().zip(&mut streams) {
+        let end = next(stream);
+        assert_eq!((&end["id"], &end["result"]["content"][0]["text"]), (&json!(7), &json!(format!("Hello, {who}!"))));
+    }
+    // One that reads no stream cannot be asked, and is not left waiting.
+    let call = json!({"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": {"name": name}});
+    let (host, bearer) = (face.address().to_string(), format!("Bearer {}", face.token()));
+    let headers = [
+        ("Host", host.as_str()),
+        ("Authorization", bearer.as_str()),
+        ("Mcp-Session-Id", sessions[0].as_str()),
+        ("Accept", "application/json"),
+    ];
+    let refused = face.raw("POST", "/mcp", &headers, &call.to_string()).json();
+    assert_eq!(refused["result"]["isError"], true, "{refused}");
+    face.close();
 }
