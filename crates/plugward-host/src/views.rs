@@ -100,6 +100,8 @@ pub struct HostView {
     pub plugin_id: PluginId,
     /// Whether it is a command, which has no process between calls.
     pub is_command: bool,
+    /// How messages travel to it, when it is a server elsewhere: `streamable_http` or `sse`.
+    pub remote_transport: Option<&'static str>,
     /// State.
     pub status: HostStatus,
     /// Tools registered now.
@@ -218,7 +220,8 @@ pub struct ReviewView {
     pub package_files: u64,
     /// Bytes in the package.
     pub package_bytes: u64,
-    /// `server`, `command` for a program that runs once for each call, or `script` for a command that is a shell script.
+    /// `server`, `remote` for a server elsewhere, `command` for a program that runs once for each call, or `script` for a
+    /// command that is a shell script.
     pub runs: &'static str,
     /// The program that would be executed, and its digest.
     pub executable: String,

@@ -25,6 +25,12 @@ pub fn error(id: Option<&RequestId>, error: &RpcError) -> String {
     }
 }
 
+/// A request.
+#[must_use]
+pub fn request(id: u64, method: &str, params: Option<&RawValue>) -> String {
+    in_one_line(wire::request(id, method, params))
+}
+
 /// A notification.
 #[must_use]
 pub fn notification(method: &str, params: Option<&RawValue>) -> String {

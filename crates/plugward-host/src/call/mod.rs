@@ -331,7 +331,7 @@ struct Limits {
 impl Limits {
     fn of(manifest: &Manifest, caller: Option<Duration>) -> Self {
         let setting = match manifest.backend.kind {
-            BackendKind::McpStdio => "backend.tool_timeout_seconds",
+            BackendKind::McpStdio | BackendKind::McpHttp(_) => "backend.tool_timeout_seconds",
             BackendKind::Command(_) => "timeout_ms",
         };
         Self { own: manifest.backend.tool_timeout, caller, setting }

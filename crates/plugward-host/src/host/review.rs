@@ -137,6 +137,7 @@ impl Inner {
             package_files: facts.files,
             package_bytes: facts.bytes,
             runs: match manifest.backend.command_tool().map(|tool| &tool.invocation) {
+                None if plan.remote.is_some() => "remote",
                 None => "server",
                 Some(Invocation::Argv(_)) => "command",
                 Some(Invocation::Shell(_)) => "script",
@@ -159,8 +160,12 @@ impl Inner {
             access: subject.access.describe(self.environment.get("HOME").and_then(OsStr::to_str)),
             shared: plan.confinement.shared_paths(),
             minimum_level: manifest.min_sandbox_level.as_str().to_owned(),
-            isolation: isolation(self.config.environment, manifest.min_sandbox_level, plan.container.is_some())
-                .to_owned(),
+            isolation: match plan.remote {
+                Some(_) => REMOTE_ISOLATION.to_owned(),
+                None => {
+                    isolation(self.config.environment, manifest.min_sandbox_level, plan.container.is_some()).to_owned()
+                }
+            },
             tools: review_tools(plugin, offer),
             warnings,
             changes,
@@ -326,6 +331,10 @@ fn refuse_stale(id: &PluginId, subject: &ApprovalSubject, digest: Digest) -> Res
     Err(HostError::new(ErrorCode::McpTrustDigestStale, message)
         .with_hint(format!("look again: `plugward review {id}`")))
 }
+
+/// The same for a server elsewhere.
+const REMOTE_ISOLATION: &str = "nothing of it runs on this machine, and nothing here can hold what it does: it sees the values of calls and the \
+     headers it is sent, and keeps what it likes";
 
 /// The honest word on isolation (requirement 69): what a start will do. What is in force is told while it runs.
 fn isolation(environment: Environment, wanted: SandboxLevel, starts_container: bool) -> &'static str {

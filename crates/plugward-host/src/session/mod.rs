@@ -7,14 +7,15 @@
 
 mod alarm;
 mod driver;
-mod stream;
+mod http;
 pub(crate) mod log;
 pub(crate) mod process;
 pub(crate) mod quote;
+mod stream;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plugward_protocol::{ClientHello, ClientMeta, HandshakeError, InputRequired, ProbeFailure, RpcError, ServerHello};
@@ -24,6 +25,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use driver::{Command, Driver};
+pub(crate) use http::Remote;
 use log::PluginLog;
 use quote::Secrets;
 
@@ -112,6 +114,8 @@ pub(crate) struct Shared {
     pub(crate) messages_in: AtomicU64,
     pub(crate) noise_lines: AtomicU64,
     pub(crate) tools_changed: Notify,
+    /// What ended it stays until a person changes something.
+    pub(crate) is_hopeless: AtomicBool,
 }
 
 impl Shared {
@@ -268,6 +272,11 @@ impl Session {
     /// Non-protocol lines skipped so far.
     pub(crate) fn noise_lines(&self) -> u64 {
         self.shared.noise_lines.load(Ordering::Relaxed)
+    }
+
+    /// Whether beginning anew is of no use before a person changed something.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.shared.is_hopeless.load(Ordering::Acquire)
     }
 
     fn key(&self) -> u64 {

@@ -136,7 +136,9 @@ async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(Planned,
     check_grants(plugin)?; // 1
     let planned = inner.plan(plugin).await?;
     check_approval(inner, plugin, &planned).await?;
-    confine::check_gate(inner, plugin, &planned.plan)?;
+    if planned.plan.remote.is_none() {
+        confine::check_gate(inner, plugin, &planned.plan)?;
+    }
     check_conflicts(inner, plugin)?; // 2
     let generation = inner.next_generation(plugin).await?;
     plugin.state().generation = generation;
@@ -290,6 +292,9 @@ async fn launch(
 ) -> Result<Launched, HostError> {
     plugin.redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
     plugin.own_redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
+    if let Some(remote) = &plan.remote {
+        return Ok(super::remote::connect(inner, plugin, &plan, remote, generation));
+    }
     let spec = plan.launch_spec(generation);
     let container = plan.container.clone().zip(plan.container_name(generation));
     let container = container.map(|(run, name)| ContainerStart { run, name, spec });
@@ -330,6 +335,7 @@ pub(super) fn take_over(
     let line = format!("{STARTED}{}, generation {generation}, sandbox level {level}", process.pid());
     plugin.log.push(LogOrigin::Host, &line);
     let started_at = SystemTime::now();
+    let process = Some(process);
     Ok(Launched { generation, session: Arc::new(session), process, started_at, container, unconfined, over })
 }
 
@@ -407,6 +413,7 @@ async fn handshake_error(plugin: &Plugin, launched: &Launched, error: &Handshake
     match error {
         // A version nobody here speaks stays unknown however often it is asked for (B032).
         HandshakeError::UnsupportedVersion { .. } => host_error.permanent(),
+        HandshakeError::Closed if launched.session.is_hopeless() => host_error.permanent(),
         _ => host_error,
     }
 }

@@ -11,8 +11,8 @@ use super::diagnostic::Report;
 use super::reader::{MapReader, did_you_mean, text_of};
 use super::tree::{Entry, Mark, Node, Value};
 use super::{
-    Backend, BackendKind, Manifest, ProtocolMode, QUEUED_CALLS_DEFAULT, RestartMode, SandboxLevel, StdoutMode, ToolFilter, access,
-    backend, lint, plugin,
+    Backend, BackendKind, Manifest, ProtocolMode, QUEUED_CALLS_DEFAULT, RestartMode, SandboxLevel, StdoutMode,
+    ToolFilter, access, backend, lint, plugin,
 };
 use crate::access::{AccessPermission, PathGrant};
 use crate::command::{

@@ -59,7 +59,8 @@ pub(super) fn screen(review: &ReviewBody) -> String {
     permissions(&mut text, review);
     tools(&mut text, review);
     line(&mut text, "");
-    line(&mut text, "This is a program of somebody else. Whatever your agent sends to its tools, it sees.");
+    let what = if review.runs == "remote" { "server" } else { "program" };
+    line(&mut text, &format!("This is a {what} of somebody else. Whatever your agent sends to its tools, it sees."));
     line(&mut text, &format!("{} {}", strong("Digest of all this:"), review.digest));
     line(&mut text, &format!("In a script: plugward approve {} --digest {}", review.id, review.digest));
     text
@@ -84,6 +85,9 @@ fn changes(text: &mut String, changes: &[ChangeBody]) {
 
 fn command(text: &mut String, review: &ReviewBody) {
     line(text, "");
+    if review.runs == "remote" {
+        return remote(text, review);
+    }
     let title = match review.runs.as_str() {
         "command" => {
             "For each call it runs exactly this, one argument per line, never through a shell; {{params...}} is a value"
@@ -111,6 +115,21 @@ fn command(text: &mut String, review: &ReviewBody) {
     line(text, &format!("  inherits  {}", safe(&inherited)));
 }
 
+/// A server elsewhere: where its requests go, and what goes with each.
+fn remote(text: &mut String, review: &ReviewBody) {
+    line(text, &strong("It runs elsewhere. Every call is sent to exactly this address, and to no other"));
+    for address in &review.argv {
+        line(text, &format!("  {}", whole(address)));
+    }
+    line(text, &format!("            {}", review.executable_digest));
+    if review.environment.is_empty() {
+        line(text, "  headers   none beside those of the protocol");
+    }
+    for header in &review.environment {
+        line(text, &format!("  header    {}: {}", safe(&header.name), whole(&header.value)));
+    }
+}
+
 /// A value with everything in it seen: one that is nothing, or has blanks at an end, is quoted.
 fn whole(value: &str) -> String {
     let is_plain = !value.is_empty() && value.trim() == value;
@@ -132,6 +151,10 @@ fn permissions(text: &mut String, review: &ReviewBody) {
         line(text, &format!("  {:<20} {meaning}", safe(&permission.name)));
     }
     line(text, "");
+    if review.runs == "remote" {
+        line(text, &format!("  isolation:  {}", safe(&review.isolation)));
+        return;
+    }
     line(text, &strong("Of this machine, inside its sandbox, it"));
     access(text, &review.access);
     if !review.shared_read_only.is_empty() {

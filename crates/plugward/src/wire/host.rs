@@ -13,7 +13,7 @@ pub(crate) struct HostBody {
     pub(crate) plugin_id: String,
     /// `mcp`, or `command` for a program that runs once for each call.
     pub(crate) backend_type: String,
-    /// `stdio`, or `none` for a command.
+    /// `stdio`, `streamable_http` or `sse` for a server elsewhere, or `none` for a command.
     pub(crate) transport: String,
     /// `stopped`, `starting`, `ready`, `unhealthy` or `error`.
     pub(crate) status: String,
@@ -56,7 +56,12 @@ impl From<&HostView> for HostBody {
         Self {
             plugin_id: view.plugin_id.to_string(),
             backend_type: if view.is_command { "command" } else { "mcp" }.to_owned(),
-            transport: if view.is_command { "none" } else { "stdio" }.to_owned(),
+            transport: match view.remote_transport {
+                Some(transport) => transport,
+                None if view.is_command => "none",
+                None => "stdio",
+            }
+            .to_owned(),
             status: view.status.as_str().to_owned(),
             tools_count: view.tools_count,
             started_at: view.started_at.map(rfc3339),

@@ -100,13 +100,13 @@ pub(crate) struct BackendBody {
     /// `mcp`, or `command` for a program that runs once for each call.
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// `stdio`, or `none` for a command.
+    /// `stdio`, `streamable_http` or `sse` for a server elsewhere, or `none` for a command.
     pub(crate) transport: String,
-    /// The program as the manifest names it.
+    /// The program as the manifest names it; of a server elsewhere its URL, secrets masked.
     pub(crate) command: String,
     /// Its arguments as the manifest gives them, secrets masked.
     pub(crate) args: Vec<String>,
-    /// Names of the variables the manifest sets.
+    /// Names of the variables the manifest sets; of a server elsewhere the names of the headers it is sent.
     pub(crate) env: Vec<String>,
     /// Bound on the start, in seconds.
     pub(crate) startup_timeout_seconds: u64,
@@ -244,7 +244,12 @@ impl From<&Backend> for BackendBody {
         let is_command = backend.command_tool().is_some();
         Self {
             kind: if is_command { "command" } else { "mcp" }.to_owned(),
-            transport: if is_command { "none" } else { "stdio" }.to_owned(),
+            transport: match backend.remote() {
+                Some(remote) => remote.transport.as_str(),
+                None if is_command => "none",
+                None => "stdio",
+            }
+            .to_owned(),
             command: masked(&backend.command),
             args: backend.args.iter().map(|argument| masked(argument)).collect(),
             env: backend.env.iter().map(|(name, _)| name.clone()).collect(),
