@@ -24,6 +24,7 @@ mod host_start;
 mod host_stop;
 mod host_trust;
 mod loader;
+mod remote;
 mod sandbox_access;
 mod sandbox_egress;
 mod sandbox_gate;
