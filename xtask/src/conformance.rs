@@ -1,6 +1,9 @@
 //! `cargo xtask conformance`: the official conformance suite against `plugward serve --http`, in front of a fixture
-//! server over stdio, once for each revision. Owns which checks may fail and why; the list is wrong, and the step fails,
+//! server over stdio, once for each revision, and all of it once with an older and once with a stateless fixture behind.
+//! Owns which checks may fail and why; the list is wrong, and the step fails,
 //! when one of them passes as well as when another fails.
+
+mod stateless;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -88,14 +91,29 @@ const EXPECTED: &[Expected] = &[
     expected("2026-07-28", "tasks-wire-", NO_TASKS),
 ];
 
-/// Runs the suite; fails if anything is not as the list says.
+/// Modes of the fixture, each with its list.
+const FIXTURES: [(&str, &[Expected]); 2] = [("conformance", EXPECTED), ("conformance-modern", stateless::EXPECTED)];
+
+/// Runs the suite; fails if anything is not as the lists say.
 pub(crate) fn run() -> Result<()> {
     let root = tools::workspace_root()?;
     let suite = Package::prepare(&root, &root.join("xtask/conformance"), "conformance", |_| Ok(()))?;
-    let plugward = Plugward::fresh(&root, "conformance")?;
+    let mut wrong = Vec::new();
+    for (mode, list) in FIXTURES {
+        println!("behind: mcp-fixture {mode}");
+        if let Err(error) = run_before(&root, &suite, mode, list) {
+            wrong.push(format!("with `{mode}` behind: {error:#}"));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
+}
+
+/// The suite against us before one fixture.
+fn run_before(root: &Path, suite: &Package, mode: &str, list: &[Expected]) -> Result<()> {
+    let plugward = Plugward::fresh(root, mode)?;
     // One plugin under its own names, as the suite calls them.
     fs::write(plugward.home().join("config.toml"), "naming = \"pass-through\"\n")?;
-    plugward.install(&fixture_package(&root)?)?;
+    plugward.install(&fixture_package(root, mode)?)?;
     let digest = plugward.review(PLUGIN)?;
     plugward.approve(PLUGIN, &digest)?;
     plugward.succeed(&["enable", PLUGIN])?;
@@ -123,9 +141,9 @@ pub(crate) fn run() -> Result<()> {
         }
         let passed = ran.values().filter(|failed| failed.is_empty()).count();
         println!("{revision:<26}{passed} of {} scenarios pass", ran.len());
-        wrong.extend(judge(EXPECTED, revision, ran));
+        wrong.extend(judge(list, revision, ran));
     }
-    for Expected { revision, scenario, reason, .. } in EXPECTED {
+    for Expected { revision, scenario, reason, .. } in list {
         let revision = if revision.is_empty() { "both" } else { revision };
         println!("    expected to fail: {scenario}* ({revision}): {reason}");
     }
@@ -161,12 +179,12 @@ fn judge(list: &[Expected], revision: &str, ran: &Failures) -> Vec<String> {
 }
 
 /// The fixture as a plugin folder.
-fn fixture_package(root: &Path) -> Result<PathBuf> {
-    let dir = root.join(".xtask/servers").join(PLUGIN);
+fn fixture_package(root: &Path, mode: &str) -> Result<PathBuf> {
+    let dir = root.join(".xtask/servers").join(mode);
     fs::create_dir_all(&dir)?;
     let manifest = format!(
         "id: {PLUGIN}\nname: Conformance\nversion: 1.0.0\npermissions: [mcp.prompts, mcp.resources, mcp.completions]\nbackend:\n  type: mcp\n  transport: stdio\n  \
-         command: ./mcp-fixture\n  args: [conformance]\n"
+         command: ./mcp-fixture\n  args: [{mode}]\n"
     );
     fs::write(dir.join("plugin.yaml"), manifest)?;
     let binary = tools::debug_binaries(root)?.join("mcp-fixture");

@@ -63,6 +63,10 @@ pub const STOP_KILL_GRACE: Duration = Duration::from_secs(2);
 /// Calls in flight at shutdown get this long to finish before their plugin is stopped.
 pub const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
+/// Longest time calls in flight get to finish on what is replaced, by a restart or by another version of the plugin. Calls
+/// have limits of their own, up to ten minutes; a person waits for a restart, and what is held by a change has to end.
+pub(crate) const DRAIN_LIMIT_MAX: Duration = Duration::from_secs(60);
+
 /// Time a whole shutdown may take. The longest ladder, with its drain and the two commands to a container engine that is
 /// stuck, is half a minute, and a start that is rolled back at the same moment adds its own; what is not over by then is
 /// stuck, and ends with the process of the host (invariant 5).

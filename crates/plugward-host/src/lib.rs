@@ -16,17 +16,18 @@ mod host;
 mod ids;
 mod loader;
 mod offers;
-#[allow(dead_code, reason = "who uses it follows in the next commits")]
 mod outbound;
 mod package;
 mod raw_object;
 mod registry;
+mod rounds;
 mod sandbox_check;
 mod schema;
 mod session;
 mod supervisor;
 mod trial;
 mod views;
+mod webhook;
 
 pub use call::breaker::{BreakerState, BreakerView};
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
@@ -50,6 +51,6 @@ pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};
 pub use views::{
-    Answer, AttemptOutcome, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt,
-    PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView, ToolView,
+    Answer, AttemptOutcome, DeliveriesView, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin,
+    NetworkAttempt, PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView, ToolView,
 };

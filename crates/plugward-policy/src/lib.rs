@@ -14,9 +14,11 @@ mod id;
 mod manifest;
 mod naming;
 mod permission;
+mod prompt;
 mod secret;
 mod state;
 mod visible;
+mod webhook;
 
 pub use access::{
     Access, AccessError, AccessFieldError, AccessLine, AccessPermission, DISK_BYTES_DEFAULT, ExpandAccessError,
@@ -48,6 +50,10 @@ pub use manifest::{
 };
 pub use naming::{EXPOSED_NAME_BYTES_MAX, ExposedName, NamingError, NamingMode, PluginTools, expose};
 pub use permission::{Catalogue, Effect, GrantSet, UnknownEffect};
+pub use prompt::{PROMPT_VALUE_BYTES_MAX, PromptArgument, PromptError, PromptMessage, PromptRole, PromptTemplate};
 pub use secret::{SECRET_BYTES_MIN, is_secret_name, secret_values};
 pub use state::{HostStatus, IllegalMove, PluginStatus, UnknownStatus};
 pub use visible::visible;
+pub use webhook::{
+    HostOccasion, Payload, PayloadError, UnknownOccasion, WEBHOOK_HEADER, WEBHOOK_SECRET, WEBHOOK_URL, Webhook,
+};

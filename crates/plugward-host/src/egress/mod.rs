@@ -156,11 +156,6 @@ async fn serve<O: Outside>(shared: &Shared<O>, inside: TcpStream, leads: &Leads)
             let _missed = shared.tunnel(inside, &host, port, &[], &[]).await;
         }
         Leads::Proxy => serve_proxy(shared, inside).await,
-        Leads::Nowhere => {
-            let Ok(meant) = inside.local_addr() else { return };
-            let host = shared.watched_name(meant.ip()).unwrap_or_else(|| meant.ip().to_string());
-            shared.note(&host, Some(meant.port()), AttemptOutcome::Refused, NOT_LISTED);
-        }
     }
 }
 
@@ -261,7 +256,7 @@ impl<O: Outside> Shared<O> {
             return Some(Ipv4Addr::LOCALHOST);
         }
         if self.plan.is_watching {
-            return self.watch(name);
+            return self.watch(question);
         }
         let listed = self.plan.names.get(name).copied();
         if listed.is_none() {
@@ -285,7 +280,13 @@ impl<O: Outside> Shared<O> {
     }
 
     /// Gives a watched name an address of its own.
-    fn watch(&self, name: &str) -> Option<Ipv4Addr> {
+    fn watch(&self, question: &names::Question) -> Option<Ipv4Addr> {
+        let name = question.name.as_str();
+        let note = Note { host: name, port: None, outcome: AttemptOutcome::Refused, reason: NOT_LISTED };
+        match question.is_beside {
+            true => self.attempts.note_beside(note),
+            false => self.attempts.note(note),
+        }
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(address) = watched.get(name) {
             return Some(*address);
@@ -293,15 +294,7 @@ impl<O: Outside> Shared<O> {
         let number = u32::try_from(watched.len()).ok().filter(|_| watched.len() < MAX_WATCHED)?;
         let address = Ipv4Addr::from(u32::from(WATCHED) + number);
         watched.insert(name.to_owned(), address);
-        drop(watched);
-        // Whether it also connects is noted then, with the port.
-        self.note(name, None, AttemptOutcome::Refused, NOT_LISTED);
         Some(address)
-    }
-
-    fn watched_name(&self, address: IpAddr) -> Option<String> {
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.iter().find(|(_, given)| IpAddr::V4(**given) == address).map(|(name, _)| name.clone())
     }
 }
 

@@ -12,9 +12,10 @@ use serde_json::value::RawValue;
 
 use super::{OfferError, OfferList, Offers};
 use crate::call::admission::Share;
+use crate::call::result::RESULT_TYPE;
 use crate::host::Host;
 use crate::raw_object::{RawObject, compact_len};
-use crate::session::{RequestError, masked};
+use crate::session::{RequestError, Timing, masked};
 use crate::supervisor::{Plugin, Running};
 
 /// What is asked for.
@@ -69,6 +70,9 @@ impl Host {
         let offering = self.offering(|offers| request.is_in(offers));
         let (plugin, running) =
             offering.into_iter().find(|(other, _)| other.id == plugin).ok_or(OfferError::NotFound)?;
+        if let (Some(prompt), OfferRequest::Prompt) = (plugin.manifest.backend.prompt(), request) {
+            return super::prompt::get(&self.inner, &plugin, prompt, &params);
+        }
         ask(&plugin, &running, request, params).await
     }
 
@@ -181,7 +185,10 @@ async fn ask(
         return Err(failed("too many requests wait for it, or it is stopping".to_owned()));
     };
     let Some(launched) = &running.launched else { return Err(failed("it is asleep".to_owned())) };
-    let answer = launched.session.request(request.method(), Some(params.to_raw()), limit).await;
+    let answer = launched
+        .session
+        .request_with(request.method(), Some(params.to_raw()), Timing { idle: limit, hard: limit }, None)
+        .await;
     let secrets = &running.route.secrets;
     match answer {
         Ok(result) => accept(masked(secrets, result), backend.max_result_bytes).map_err(failed),
@@ -195,14 +202,18 @@ async fn ask(
 }
 
 fn accept(result: Box<RawValue>, max_bytes: u64) -> Result<Box<RawValue>, String> {
-    if RawObject::parse(&result).is_none() {
+    let Some(mut object) = RawObject::parse(&result) else {
         return Err("its result is not an object, or repeats a key".to_owned());
-    }
+    };
     let bytes = u64::try_from(compact_len(result.get())).unwrap_or(u64::MAX);
     if bytes > max_bytes {
         return Err(format!("its result of {bytes} bytes exceeds the limit of {max_bytes} bytes"));
     }
-    Ok(result)
+    if !object.has(RESULT_TYPE) {
+        return Ok(result);
+    }
+    object.remove(RESULT_TYPE);
+    Ok(object.to_raw())
 }
 
 /// In our own words: what the plugin wrote stays out.

@@ -12,8 +12,8 @@ use super::line::Line;
 /// other closely.
 const KEPT_MAX: usize = 8;
 
-/// How long one is kept. Servers commonly close after 5 s, and a request that meets the close may be lost.
-const KEPT_FOR: Duration = Duration::from_secs(3);
+/// How long one is kept. Servers commonly close after 5 s, some after 2, and a request that meets the close may be lost.
+const KEPT_FOR: Duration = Duration::from_millis(1500);
 
 /// The connections of one way out.
 #[derive(Debug, Default)]

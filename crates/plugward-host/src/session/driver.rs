@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::alarm::Alarm;
 use super::log::PluginLog;
 use super::quote::Secrets;
-use super::{Ending, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall, masked};
+use super::{Ending, Inputs, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall, masked};
 use crate::views::LogOrigin;
 
 /// Bytes read from the plugin at once; large results arrive in few reads.
@@ -57,6 +57,7 @@ pub(super) enum Command {
         method: &'static str,
         params: Option<Box<RawValue>>,
         timing: Timing,
+        capabilities: Option<Box<RawValue>>,
         reply: Reply<Box<RawValue>, RequestError>,
     },
     CallTool {
@@ -71,6 +72,8 @@ struct Waiter {
     key: u64,
     reply: Reply<Box<RawValue>, RequestError>,
     progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// What may be asked in answer, where that is not the same for every request.
+    capabilities: Option<Box<RawValue>>,
 }
 
 pub(super) struct Driver {
@@ -85,6 +88,8 @@ pub(super) struct Driver {
     ids: HashMap<u64, OutboundId>,
     handshake: Option<Reply<ServerHello, HandshakeError>>,
     discovery: Option<Reply<ServerHello, ProbeFailure>>,
+    /// What is said with each request, of a plugin without a handshake.
+    says: Option<ClientMeta>,
     /// The plugin opened a stream of notices before.
     has_listened: bool,
     shared: Arc<Shared>,
@@ -119,6 +124,7 @@ impl Driver {
             handshake: None,
             discovery: None,
             has_listened: false,
+            says: None,
             shared,
             log,
             secrets: settings.secrets,
@@ -248,6 +254,7 @@ impl Driver {
                 }
             }
             Command::Discover { meta, limit, reply } => {
+                self.says = Some(meta.clone());
                 if self.connection.start_probe(now, meta, limit).is_ok() {
                     self.discovery = Some(reply);
                 } else {
@@ -256,9 +263,9 @@ impl Driver {
             }
             // A connection that closed meanwhile says so by its end.
             Command::Confirm => drop(self.connection.confirm_handshake(now)),
-            Command::Request { key, method, params, timing, reply } => {
+            Command::Request { key, method, params, timing, capabilities, reply } => {
                 let id = self.connection.reserve_id();
-                let waiter = Waiter { key, reply, progress: None };
+                let waiter = Waiter { key, reply, progress: None, capabilities };
                 self.send(now, id, method, params, timing, waiter);
             }
             Command::CallTool { key, call, reply } => {
@@ -269,9 +276,15 @@ impl Driver {
                     meta: call.meta.as_deref(),
                     progress: call.progress.is_some().then_some(id),
                 };
-                match params.to_raw() {
+                let params = params.to_raw().and_then(|params| match &call.inputs {
+                    None => Ok(params),
+                    Some(Inputs { responses, state }) => {
+                        modern::client::with_inputs(Some(&params), responses.as_deref(), state.as_deref())
+                    }
+                });
+                match params {
                     Ok(params) => {
-                        let waiter = Waiter { key, reply, progress: call.progress };
+                        let waiter = Waiter { key, reply, progress: call.progress, capabilities: call.capabilities };
                         self.send(now, id, methods::TOOLS_CALL, Some(params), call.timing, waiter);
                     }
                     Err(fault) => drop(reply.send(Err(RequestError::Invalid(fault.to_string())))),
@@ -288,7 +301,7 @@ impl Driver {
         method: &str,
         params: Option<Box<RawValue>>,
         timing: Timing,
-        waiter: Waiter,
+        mut waiter: Waiter,
     ) {
         if waiter.reply.is_closed() {
             return;
@@ -298,7 +311,14 @@ impl Driver {
             return;
         }
         let timing = RequestTiming { idle: timing.idle, hard: timing.hard };
-        match self.connection.send_request(now, id, method, params, timing) {
+        let sent = match waiter.capabilities.take().zip(self.says.as_ref()) {
+            Some((capabilities, says)) => {
+                let says = ClientMeta { capabilities, ..says.clone() };
+                self.connection.send_request_as(now, id, method, params.as_deref(), timing, &says)
+            }
+            None => self.connection.send_request(now, id, method, params, timing),
+        };
+        match sent {
             Ok(()) => {
                 self.ids.insert(waiter.key, id);
                 self.waiters.insert(id, waiter);
@@ -339,6 +359,7 @@ impl Driver {
                     }
                 }
                 Event::ProbeFailed(failure) => {
+                    self.says = None;
                     if let Some(reply) = self.discovery.take() {
                         let _ = reply.send(Err(failure));
                     }

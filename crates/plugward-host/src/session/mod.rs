@@ -80,13 +80,27 @@ pub(crate) struct Timing {
     pub(crate) hard: Duration,
 }
 
+/// What goes back with a request whose result was a question.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inputs {
+    /// The answers, by the keys they were asked for under.
+    pub(crate) responses: Option<Box<RawValue>>,
+    /// The plugin's text, as it was written.
+    pub(crate) state: Option<Box<RawValue>>,
+}
+
 /// A call of a tool on its way to the plugin.
+#[derive(Clone)]
 pub(crate) struct ToolCall {
     pub(crate) name: String,
     pub(crate) arguments: Option<Box<RawValue>>,
     pub(crate) meta: Option<Box<RawValue>>,
     pub(crate) timing: Timing,
     pub(crate) progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// Answers of the round before.
+    pub(crate) inputs: Option<Inputs>,
+    /// What may be asked in answer, an object; read by plugins of the stateless revisions alone.
+    pub(crate) capabilities: Option<Box<RawValue>>,
 }
 
 /// How a conversation ended.
@@ -192,8 +206,23 @@ impl Session {
         let timing = Timing { idle: limit, hard: limit };
         let (reply, answer) = oneshot::channel();
         let key = self.key();
-        self.dispatch(Command::Request { key, method, params, timing, reply }, key, answer, &CancellationToken::new())
-            .await
+        let capabilities = None;
+        let command = Command::Request { key, method, params, timing, capabilities, reply };
+        self.dispatch(command, key, answer, &CancellationToken::new()).await
+    }
+
+    /// As [`Session::request`], with what may be asked in answer to it.
+    pub(crate) async fn request_with(
+        &self,
+        method: &'static str,
+        params: Option<Box<RawValue>>,
+        timing: Timing,
+        capabilities: Option<Box<RawValue>>,
+    ) -> Result<Box<RawValue>, RequestError> {
+        let (reply, answer) = oneshot::channel();
+        let key = self.key();
+        let command = Command::Request { key, method, params, timing, capabilities, reply };
+        self.dispatch(command, key, answer, &CancellationToken::new()).await
     }
 
     /// A tool call; `cancel` ends it at once, here and at the plugin.

@@ -7,16 +7,18 @@
 //! not known          server/discover          --an older server's answer--> a fresh process, initialize
 //! ```
 //!
-//! Owns this table and the memory, which is of one launch digest: what was approved anew is asked anew. Some servers end
+//! Owns this table, both greetings, and the memory, which is of one launch digest: what was approved anew is asked anew. Some servers end
 //! or are confused by a first message they do not know, hence the fresh process. Refuses to start processes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use plugward_policy::ProtocolMode;
-use plugward_protocol::{ClientMeta, HandshakeError, Implementation, ProbeFailure, ProtocolVersion, ServerHello};
+use plugward_protocol::{
+    ClientHello, ClientMeta, HandshakeError, Implementation, ProbeFailure, ProtocolVersion, ServerHello,
+};
 
-use super::{Launched, Plugin};
+use super::{Launched, Plugin, start};
 use crate::error::{ErrorCode, HostError};
 use crate::host::Inner;
 
@@ -137,5 +139,58 @@ pub(super) async fn discover(
     }
 }
 
-/// The revision asked for in a handshake.
-pub(super) const HANDSHAKE_VERSION: ProtocolVersion = ProtocolVersion::LATEST_LEGACY;
+/// `initialize` and its answer. One that refuses it may be a server without handshakes.
+pub(super) async fn handshake(
+    plugin: &Plugin,
+    launched: &Launched,
+    else_asked: bool,
+) -> Result<ServerHello, Ungreeted> {
+    let hello = ClientHello {
+        version: ProtocolVersion::LATEST_LEGACY,
+        client: identity(),
+        // Nothing is offered: what a server asks of its client is refused at once (B038).
+        capabilities: no_capabilities(),
+    };
+    match launched.session.handshake(hello, plugin.manifest.backend.startup_timeout).await {
+        Ok(hello) => Ok(hello),
+        Err(error) => {
+            let is_refusal = matches!(error, HandshakeError::Rejected(_));
+            let next = (else_asked && is_refusal).then_some(Greeting::Discovery { else_greeted: false });
+            Err(Ungreeted { error: handshake_error(plugin, launched, &error).await, next })
+        }
+    }
+}
+
+pub(super) async fn handshake_error(plugin: &Plugin, launched: &Launched, error: &HandshakeError) -> HostError {
+    let code = match error {
+        // The seed's words: a process that ended or does not speak the protocol is no host (requirements 52, 128).
+        HandshakeError::Closed | HandshakeError::Broken(_) => ErrorCode::PluginHostUnavailable,
+        _ => ErrorCode::McpInitializeFailed,
+    };
+    let reason = match error {
+        HandshakeError::Closed => {
+            // A plugin may break a rule before it is greeted.
+            let ending = launched.session.ended().await;
+            match ending.is_fault {
+                true => ending.reason,
+                false => super::watch::describe_end(launched, error.to_string()).await,
+            }
+        }
+        _ => error.to_string(),
+    };
+    // It may quote what the plugin wrote.
+    let reason = plugin.redactor.redact(&reason);
+    let message = format!("plugin `{}` failed to initialize: {reason}", plugin.id);
+    let host_error = start::failure_with_stderr(plugin, launched, HostError::new(code, message));
+    match error {
+        // A version nobody here speaks stays unknown however often it is asked for (B032).
+        HandshakeError::UnsupportedVersion { .. } => host_error.permanent(),
+        HandshakeError::Closed if launched.session.is_hopeless() => host_error.permanent(),
+        _ => host_error,
+    }
+}
+
+fn no_capabilities() -> Box<serde_json::value::RawValue> {
+    serde_json::value::to_raw_value(&serde_json::Map::new())
+        .unwrap_or_else(|_| serde_json::value::RawValue::NULL.to_owned())
+}

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use plugward_policy::{HostStatus, StdoutMode};
-use plugward_protocol::{ClientHello, HandshakeError, ServerHello};
+use plugward_policy::{BackendKind, HostStatus, StdoutMode};
+use plugward_protocol::{HandshakeError, ServerHello};
 use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
@@ -65,7 +65,9 @@ pub(crate) async fn start_in_turn(
     stop::end_fallen(inner, plugin).await;
     let outcome = steps(inner, plugin, &interrupted, place).await;
     plugin.state().starting = None;
-    if outcome.is_err() && asleep.is_some() {
+    // Whoever broke it off starts it again, or ends the sleep with its own reason: calls that wait learn that one.
+    let is_broken_off = outcome.as_ref().is_err_and(|error| error.code == ErrorCode::PluginStateConflict);
+    if outcome.is_err() && asleep.is_some() && !is_broken_off {
         // Before anybody who waits is told, so that nobody tries the same again.
         inner.path.registry.withdraw(&plugin.id);
     }
@@ -89,6 +91,10 @@ pub(crate) async fn start_in_turn(
         }
     };
     if let Some(asleep) = asleep {
+        if is_broken_off {
+            plugin.state().asleep = Some(asleep);
+            return outcome;
+        }
         let answer = outcome.as_ref().copied().map_err(|error| plugin.redactor.redact(&error.message).into_owned());
         asleep.end(answer);
     }
@@ -117,9 +123,10 @@ async fn steps(
     interrupted: &CancellationToken,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<(), HostError> {
-    let outcome = match plugin.manifest.backend.command_tool() {
-        Some(_) => offer_command(inner, plugin).await,
-        None => {
+    let outcome = match plugin.manifest.backend.kind {
+        BackendKind::Command(_) => offer_command(inner, plugin).await,
+        BackendKind::Prompt(_) | BackendKind::Webhook(_) => super::in_host::offer(inner, plugin).await,
+        BackendKind::McpStdio | BackendKind::McpHttp(_) => {
             let arrived = bring_up(inner, plugin, interrupted, place).await?;
             publish_or_end(inner, plugin, arrived).await
         }
@@ -132,7 +139,7 @@ async fn steps(
 }
 
 /// Steps 1 and 2: what would run, if it may, and the number of this start.
-async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(Planned, u64), HostError> {
+pub(super) async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(Planned, u64), HostError> {
     check_grants(plugin)?; // 1
     let planned = inner.plan(plugin).await?;
     check_approval(inner, plugin, &planned).await?;
@@ -349,11 +356,11 @@ pub(super) async fn converse(
     let session = &launched.session;
     let id = &plugin.id;
     let hello = match greeting {
-        Greeting::Handshake { else_asked } => handshake(plugin, launched, else_asked).await?,
+        Greeting::Handshake { else_asked } => era::handshake(plugin, launched, else_asked).await?,
         Greeting::Discovery { else_greeted } => era::discover(plugin, launched, else_greeted).await?,
         Greeting::Either => match era::discover(plugin, launched, true).await {
             Ok(hello) => hello,
-            Err(Ungreeted { next: Some(_), .. }) => handshake(plugin, launched, false).await?,
+            Err(Ungreeted { next: Some(_), .. }) => era::handshake(plugin, launched, false).await?,
             Err(ungreeted) => return Err(ungreeted),
         },
     };
@@ -365,62 +372,10 @@ pub(super) async fn converse(
         // Before the list is read, so that no change of it goes unseen.
         listen::follow(inner, launched, &hello);
     } else if session.confirm().await.is_err() {
-        return Err(handshake_error(plugin, launched, &HandshakeError::Closed).await.into());
+        return Err(era::handshake_error(plugin, launched, &HandshakeError::Closed).await.into());
     }
     let contract = read_contract(inner, plugin, session).await?;
     Ok((hello, Arc::new(contract)))
-}
-
-/// `initialize` and its answer. One that refuses it may be a server without handshakes.
-async fn handshake(plugin: &Plugin, launched: &Launched, else_asked: bool) -> Result<ServerHello, Ungreeted> {
-    let hello = ClientHello {
-        version: era::HANDSHAKE_VERSION,
-        client: era::identity(),
-        // Nothing is offered: what a server asks of its client is refused at once (B038).
-        capabilities: no_capabilities(),
-    };
-    match launched.session.handshake(hello, plugin.manifest.backend.startup_timeout).await {
-        Ok(hello) => Ok(hello),
-        Err(error) => {
-            let is_refusal = matches!(error, HandshakeError::Rejected(_));
-            let next = (else_asked && is_refusal).then_some(Greeting::Discovery { else_greeted: false });
-            Err(Ungreeted { error: handshake_error(plugin, launched, &error).await, next })
-        }
-    }
-}
-
-async fn handshake_error(plugin: &Plugin, launched: &Launched, error: &HandshakeError) -> HostError {
-    let code = match error {
-        // The seed's words: a process that ended or does not speak the protocol is no host (requirements 52, 128).
-        HandshakeError::Closed | HandshakeError::Broken(_) => ErrorCode::PluginHostUnavailable,
-        _ => ErrorCode::McpInitializeFailed,
-    };
-    let reason = match error {
-        HandshakeError::Closed => {
-            // A plugin may break a rule before it is greeted.
-            let ending = launched.session.ended().await;
-            match ending.is_fault {
-                true => ending.reason,
-                false => super::watch::describe_end(launched, error.to_string()).await,
-            }
-        }
-        _ => error.to_string(),
-    };
-    // It may quote what the plugin wrote.
-    let reason = plugin.redactor.redact(&reason);
-    let message = format!("plugin `{}` failed to initialize: {reason}", plugin.id);
-    let host_error = failure_with_stderr(plugin, launched, HostError::new(code, message));
-    match error {
-        // A version nobody here speaks stays unknown however often it is asked for (B032).
-        HandshakeError::UnsupportedVersion { .. } => host_error.permanent(),
-        HandshakeError::Closed if launched.session.is_hopeless() => host_error.permanent(),
-        _ => host_error,
-    }
-}
-
-fn no_capabilities() -> Box<serde_json::value::RawValue> {
-    serde_json::value::to_raw_value(&serde_json::Map::new())
-        .unwrap_or_else(|_| serde_json::value::RawValue::NULL.to_owned())
 }
 
 /// Steps 7 to 9; also used when a running plugin says that its tools changed.
@@ -541,7 +496,7 @@ pub(super) fn route(plugin: &Plugin, target: Target) -> Route {
 
 /// A plugin that dies early usually said why on stderr, which stays out of answers (requirement 80): the hint leads
 /// there.
-fn failure_with_stderr(plugin: &Plugin, launched: &Launched, error: HostError) -> HostError {
+pub(super) fn failure_with_stderr(plugin: &Plugin, launched: &Launched, error: HostError) -> HostError {
     if !plugin.log.has_stderr_of(launched.generation) {
         return error;
     }

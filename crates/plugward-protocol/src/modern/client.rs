@@ -275,32 +275,36 @@ fn read_request(key: String, request: &RawValue) -> Result<InputRequest, &'stati
 /// [`PayloadFault`] when `params` are no object.
 pub fn with_inputs(
     params: Option<&RawValue>,
-    responses: &[(String, Box<RawValue>)],
+    responses: Option<&RawValue>,
     state: Option<&RawValue>,
 ) -> Result<Box<RawValue>, PayloadFault> {
     let entries = match params {
         None => Vec::new(),
         Some(params) => object::entries(params.get()).map_err(|_| PayloadFault::NotAnObject { what: "params" })?,
     };
+    let kept = entries.iter().filter(|(name, _)| !["inputResponses", "requestState"].contains(&name.as_str()));
     let mut text = String::from("{");
-    for (name, value) in entries.iter().filter(|(name, _)| !["inputResponses", "requestState"].contains(&name.as_str()))
-    {
+    for (name, value) in kept {
         push_member(&mut text, name, value.get());
     }
-    if let Some(state) = state {
-        push_member(&mut text, "requestState", state.get());
-    }
-    if responses.is_empty() {
-        if text.len() > 1 {
-            text.pop();
+    for (name, value) in [("requestState", state), ("inputResponses", responses)] {
+        if let Some(value) = value {
+            push_member(&mut text, name, value.get());
         }
-    } else {
-        let members: Vec<String> =
-            responses.iter().map(|(key, answer)| format!("{}:{}", json_string(key), answer.get())).collect();
-        text.push_str(&format!("\"inputResponses\":{{{}}}", members.join(",")));
+    }
+    if text.len() > 1 {
+        text.pop();
     }
     text.push('}');
     Ok(raw(text))
+}
+
+/// Answers under the keys they were asked for, as `inputResponses`.
+#[must_use]
+pub fn responses(answers: &[(String, Box<RawValue>)]) -> Box<RawValue> {
+    let members: Vec<String> =
+        answers.iter().map(|(key, answer)| format!("{}:{}", json_string(key), answer.get())).collect();
+    raw(format!("{{{}}}", members.join(",")))
 }
 
 /// The stream that a notification says it belongs to.

@@ -204,9 +204,10 @@ fn a_request_for_input_is_read_and_answered_byte_for_byte() {
     assert_eq!((keys, asked.requests[1].params.is_none()), (vec!["b", "a"], true));
     let answers = [("b".to_owned(), raw(r#"{"action":"accept"}"#))];
     let before = raw(r#"{"name":"t","requestState":"old","inputResponses":{"x":{}}}"#);
-    let again = client::with_inputs(Some(&before), &answers, asked.state.as_deref()).unwrap();
+    let answers = client::responses(&answers);
+    let again = client::with_inputs(Some(&before), Some(&answers), asked.state.as_deref()).unwrap();
     assert_eq!(again.get(), r#"{"name":"t","requestState":"\u0041==","inputResponses":{"b":{"action":"accept"}}}"#);
-    let without = client::with_inputs(Some(&before), &[], None).unwrap();
+    let without = client::with_inputs(Some(&before), None, None).unwrap();
     assert_eq!(without.get(), r#"{"name":"t"}"#, "a state is never invented");
     for wrong in [
         r#"{"resultType":"input_required"}"#,

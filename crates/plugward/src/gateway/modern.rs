@@ -76,7 +76,7 @@ impl Exchange {
             () = self.cancel.cancelled() => return Err(tools_call::given_up()),
         };
         let caching = offer.is_cacheable().then_some(CACHING);
-        answer.map(|result| completed(&result, caching)).map_err(error_of_a_legacy_plugin)
+        answer.map(|result| completed(&result, caching)).map_err(|error| error_of_a_plugin(error, &self.meta))
     }
 
     fn discover(&self) -> Result<Box<RawValue>, RpcError> {
@@ -108,6 +108,7 @@ impl Exchange {
         let mut params = CallParamsIn::parse(self.params.as_deref()).map_err(|fault| invalid_params(&fault))?;
         // The plugin's client is us: what ours can do is no promise to it.
         params.meta = params.meta.and_then(|meta| modern::without_hop(&meta));
+        let meta = self.meta.clone();
         let call = Call {
             start_wait: self.server.first_list_wait(),
             host: self.server.host().clone(),
@@ -119,7 +120,7 @@ impl Exchange {
             cancel: self.cancel,
             notes: self.notes,
         };
-        call.run().await.map(|result| completed(&result, None)).map_err(error_of_a_legacy_plugin)
+        call.run().await.map(|result| completed(&result, None)).map_err(|error| error_of_a_plugin(error, &meta))
     }
 }
 
@@ -128,14 +129,22 @@ fn completed(result: &RawValue, caching: Option<Caching>) -> Box<RawValue> {
 }
 
 /// Codes that mean something else in these revisions, or nothing, keep their text alone.
-fn error_of_a_legacy_plugin(mut error: RpcError) -> RpcError {
+fn error_of_a_plugin(mut error: RpcError, meta: &RequestMeta) -> RpcError {
     error.code = match error.code {
         codes::RESOURCE_NOT_FOUND => codes::INVALID_PARAMS,
+        codes::MISSING_CAPABILITY if lacks(meta, error.data.as_deref()) => error.code,
         // Reserved for meanings that the plugin cannot have meant.
         -32099..=-32020 => codes::INTERNAL_ERROR,
         code => code,
     };
     error
+}
+
+/// Whether the client did not declare what a plugin says it needs: then it is the client's to know.
+fn lacks(meta: &RequestMeta, data: Option<&RawValue>) -> bool {
+    let data = data.and_then(|data| serde_json::from_str::<serde_json::Value>(data.get()).ok());
+    let needed = data.as_ref().and_then(|data| data.get("requiredCapabilities")?.as_object());
+    needed.is_some_and(|needed| !needed.is_empty() && needed.keys().all(|name| !meta.has_capability(name)))
 }
 
 pub(super) fn invalid_params(fault: &mcp::PayloadFault) -> RpcError {
@@ -150,7 +159,23 @@ mod tests {
     fn codes_of_legacy_plugins_do_not_claim_what_they_do_not_mean() {
         // BP-06, BP-07: a client would take -32022 for our word on versions.
         for (code, told) in [(-32002, -32602), (-32042, -32603), (-32022, -32603), (-32601, -32601), (5, 5)] {
-            assert_eq!(error_of_a_legacy_plugin(RpcError::new(code, "x")).code, told, "{code}");
+            assert_eq!(error_of_a_plugin(RpcError::new(code, "x"), &meta("{}")).code, told, "{code}");
         }
+    }
+
+    #[test]
+    fn what_a_plugin_needs_of_its_client_is_told_to_one_that_lacks_it() {
+        // BP-14: a client that can do it would take the word for one on itself, and look for a fault it does not have.
+        let error = || {
+            let data = to_raw_value(&json!({"requiredCapabilities": {"sampling": {}}})).unwrap();
+            RpcError { data: Some(data), ..RpcError::new(codes::MISSING_CAPABILITY, "needs sampling") }
+        };
+        assert_eq!(error_of_a_plugin(error(), &meta("{}")).code, codes::MISSING_CAPABILITY);
+        assert_eq!(error_of_a_plugin(error(), &meta(r#"{"sampling":{}}"#)).code, codes::INTERNAL_ERROR);
+    }
+
+    fn meta(capabilities: &str) -> RequestMeta {
+        let capabilities = RawValue::from_string(capabilities.to_owned()).unwrap();
+        RequestMeta { version: modern::VERSIONS[0], client: None, capabilities, log_level: None }
     }
 }

@@ -104,8 +104,8 @@ impl Driver {
                     None
                 });
             }
-            Command::Request { key, method, params, timing, reply } => {
-                self.ask(key, Asked::Plain { method, params }, timing, reply);
+            Command::Request { key, method, params, timing, capabilities, reply } => {
+                self.ask(key, Asked::Plain { method, params, capabilities }, timing, reply);
             }
             Command::CallTool { key, call, reply } => {
                 let timing = call.timing;

@@ -27,7 +27,7 @@ use super::peer::{
 };
 use super::status;
 use crate::outbound::{BodyReader, Limits, OutboundError, Response};
-use crate::session::{RequestError, Timing, ToolCall, masked};
+use crate::session::{Inputs, RequestError, Timing, ToolCall, masked};
 
 /// Bytes of an error's body that are read; what does not fit is no error of the protocol.
 const MAX_ERROR_BYTES: u64 = 64 * 1024;
@@ -49,7 +49,12 @@ const MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// What is asked.
 pub(super) enum Asked {
-    Plain { method: &'static str, params: Option<Box<RawValue>> },
+    Plain {
+        method: &'static str,
+        params: Option<Box<RawValue>>,
+        /// What may be asked in answer.
+        capabilities: Option<Box<RawValue>>,
+    },
     Tool(ToolCall),
 }
 
@@ -68,6 +73,13 @@ impl Asked {
         }
     }
 
+    fn capabilities(&self) -> Option<&RawValue> {
+        match self {
+            Self::Plain { capabilities, .. } => capabilities.as_deref(),
+            Self::Tool(call) => call.capabilities.as_deref(),
+        }
+    }
+
     /// Whether making it twice is as making it once.
     fn is_safe(&self) -> bool {
         matches!(self, Self::Plain { .. }) && self.method() != methods::TOOLS_CALL
@@ -83,7 +95,13 @@ impl Asked {
                     meta: call.meta.as_deref(),
                     progress: call.progress.is_some().then_some(OutboundId::numbered(id)),
                 };
-                params.to_raw().map(Some).map_err(|fault| RequestError::Invalid(fault.to_string()))
+                let params = params.to_raw().and_then(|params| match &call.inputs {
+                    None => Ok(params),
+                    Some(Inputs { responses, state }) => {
+                        modern::client::with_inputs(Some(&params), responses.as_deref(), state.as_deref())
+                    }
+                });
+                params.map(Some).map_err(|fault| RequestError::Invalid(fault.to_string()))
             }
         }
     }
@@ -207,7 +225,14 @@ impl Peer {
     fn modern_letter(&self, asked: &Asked, meta: &ClientMeta) -> Result<Letter, RequestError> {
         let (id, method) = (self.next_id(), asked.method());
         let invalid = |fault: mcp::PayloadFault| RequestError::Invalid(fault.to_string());
-        let params = meta.stamp(asked.params(id)?.as_deref()).map_err(invalid)?;
+        let params = asked.params(id)?;
+        let stamped = match asked.capabilities() {
+            Some(capabilities) => {
+                ClientMeta { capabilities: capabilities.to_owned(), ..meta.clone() }.stamp(params.as_deref())
+            }
+            None => meta.stamp(params.as_deref()),
+        };
+        let params = stamped.map_err(invalid)?;
         let mut headers = modern_headers(meta, method);
         if let Some(name) = mcp::target_name(method, Some(&params)) {
             headers.extend(mirror::encoded(&name).map(|value| (MCP_NAME, value)));

@@ -12,7 +12,9 @@ use hyper::header::HeaderValue;
 use plugward_policy::RemoteTransport;
 use plugward_protocol::modern::client::discovered;
 use plugward_protocol::{
-    ClientHello, ClientMeta, HandshakeError, ProbeFailure, ServerHello, envelope, mcp::methods, modern,
+    ClientHello, ClientMeta, HandshakeError, ProbeFailure, RpcError, ServerHello, envelope,
+    mcp::{codes, methods},
+    modern,
 };
 use serde_json::value::RawValue;
 
@@ -56,19 +58,30 @@ impl Peer {
         if self.remote.transport == RemoteTransport::Sse {
             return Err(older("the transport `sse` is older than it".to_owned()));
         }
-        let id = self.next_id();
         let params = meta.stamp(None).map_err(|fault| older(fault.to_string()))?;
         let method = modern::methods::DISCOVER;
-        let body = envelope::request(id, method, Some(&params));
-        let letter = Letter { id, body, headers: modern_headers(&meta, method), session: None };
         let mut clock = Clock::new(Timing { idle: limit, hard: limit });
-        match self.exchange(&letter, &mut clock, None).await {
-            Ok(answer) => {
-                let hello = discovered(answer)?;
-                self.set_era(Era::Modern(Arc::new(meta)));
-                Ok(hello)
-            }
-            Err(missed) => Err(ProbeFailure::Legacy(self.ungreeted(missed))),
+        let mut is_again = false;
+        loop {
+            let id = self.next_id();
+            let body = envelope::request(id, method, Some(&params));
+            let letter = Letter { id, body, headers: modern_headers(&meta, method), session: None };
+            let missed = match self.exchange(&letter, &mut clock, None).await {
+                Ok(answer) => match discovered(answer) {
+                    // VN-02: it refuses the version and names it as one it has. Said once more, it may be heard.
+                    Err(ProbeFailure::Refused(error)) if is_version(&error) && !is_again => {
+                        is_again = true;
+                        continue;
+                    }
+                    Err(failure) => return Err(failure),
+                    Ok(hello) => {
+                        self.set_era(Era::Modern(Arc::new(meta)));
+                        return Ok(hello);
+                    }
+                },
+                Err(missed) => missed,
+            };
+            return Err(ProbeFailure::Legacy(self.ungreeted(missed)));
         }
     }
 
@@ -205,6 +218,10 @@ impl Peer {
             }
         }
     }
+}
+
+fn is_version(error: &RpcError) -> bool {
+    error.code == codes::UNSUPPORTED_VERSION
 }
 
 /// LG-06: visible ASCII.

@@ -79,7 +79,8 @@ impl Fixture {
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
             declared: None,
             permissions: Vec::new(),
-            backend: vec!["startup_timeout_seconds: 20".to_owned()],
+            // Found out only where a test is about that: it costs a process.
+            backend: vec!["startup_timeout_seconds: 20".to_owned(), "protocol: legacy".to_owned()],
             extra: String::new(),
             command: "mcp-fixture".to_owned(),
         }
