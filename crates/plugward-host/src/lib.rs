@@ -47,6 +47,7 @@ pub use offers::{OfferError, OfferList, OfferRequest, Offers};
 pub use outbound::{Trust, TrustError};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
+pub use rounds::{Inputs, RoundClient};
 pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};

@@ -381,7 +381,7 @@ impl Driver {
         self.spawn(id, bytes, cancel, async move {
             let view = server.view();
             tokio::select! {
-                answer = offer.answer(server.host(), &view, params.as_deref()) => Outcome::Answered(answer),
+                answer = offer.answer(server.host(), &view, params.as_deref(), None) => Outcome::Answered(answer),
                 () = given_up.cancelled() => Outcome::Answered(Err(tools_call::given_up())),
             }
         });
@@ -428,6 +428,8 @@ impl Driver {
             caller: self.caller.clone(),
             session: self.session,
             start_wait: self.server.first_list_wait(),
+            round_client: None,
+            inputs: None,
             cancel: cancel.clone(),
             notes: self.notes_in.clone(),
         };

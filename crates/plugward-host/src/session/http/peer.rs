@@ -143,6 +143,7 @@ impl Peer {
             Era::Legacy(session) => session.number,
             Era::Unknown | Era::Modern(_) => 0,
         };
+        self.shared.is_stateless.store(matches!(era, Era::Modern(_)), Ordering::Relaxed);
         *self.era.lock().unwrap_or_else(PoisonError::into_inner) = era;
         self.sessions.send_replace(number);
     }

@@ -214,6 +214,8 @@ impl Session {
                     caller: self.caller.clone(),
                     session: self.turn,
                     start_wait: self.server.first_list_wait(),
+                    round_client: None,
+                    inputs: None,
                     cancel,
                     notes,
                 };
@@ -224,7 +226,7 @@ impl Session {
                 let offer = OfferMethod::parse(method).ok_or_else(|| RpcError::method_not_found(method))?;
                 let view = self.server.view();
                 tokio::select! {
-                    answer = offer.answer(self.server.host(), &view, params) => answer,
+                    answer = offer.answer(self.server.host(), &view, params, None) => answer,
                     () = cancel.cancelled() => Err(tools_call::given_up()),
                 }
             }
