@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use plugward_host::{
-    ApprovalOrigin, CallRequest, Environment, ErrorCode, Host, HostConfig, Inputs, Naming, OfferList, OfferRequest, RoundClient,
-    SupervisionSettings, ToolSelector, Trust,
+    ApprovalOrigin, CallRequest, Environment, ErrorCode, Host, HostConfig, Inputs, Naming, OfferList, OfferRequest,
+    RoundClient, SupervisionSettings, ToolSelector, ToolView, Trust,
 };
 use plugward_policy::Catalogue;
 use plugward_sandbox::Launcher;
@@ -99,11 +99,22 @@ fn calls(host: &Host) -> Vec<(String, Value)> {
     if let Some(named) = context["toolCalls"].as_array() {
         return named.iter().map(named_call).collect();
     }
-    let least = |tool: plugward_host::ToolView| {
-        let schema: Value = serde_json::from_str(tool.parameters.get()).unwrap_or_default();
-        (tool.remote_name, least(&schema))
+    let schema = |tool: &ToolView| -> Value {
+        let definition: Value = serde_json::from_str(tool.definition.get()).unwrap_or_default();
+        definition["inputSchema"].clone()
     };
-    host.tools().into_iter().map(least).collect()
+    let tools = host.tools();
+    let least = |tool: &ToolView| {
+        let mut arguments = least(&schema(tool));
+        // One that wants to see a schema is shown that of another tool, as it arrived.
+        if let (Some(shown), Some(other)) =
+            (arguments.get_mut("schema"), tools.iter().find(|other| other.remote_name != tool.remote_name))
+        {
+            *shown = schema(other);
+        }
+        (tool.remote_name.clone(), arguments)
+    };
+    tools.iter().map(least).collect()
 }
 
 /// A call as it is named. A `null` where a schema has none never leaves the host, so it is left out here already.

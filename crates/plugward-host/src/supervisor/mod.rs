@@ -255,7 +255,9 @@ fn without_process(kind: &BackendKind) -> &'static str {
     match kind {
         BackendKind::Prompt(_) => "ready: its prompt is offered",
         BackendKind::Webhook(_) => "ready: events are sent as they happen",
-        BackendKind::McpStdio | BackendKind::McpHttp(_) | BackendKind::Command(_) => "ready: its command runs once for each call",
+        BackendKind::McpStdio | BackendKind::McpHttp(_) | BackendKind::Command(_) => {
+            "ready: its command runs once for each call"
+        }
     }
 }
 

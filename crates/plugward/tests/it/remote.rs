@@ -86,7 +86,9 @@ fn modern(heard: &Heard) -> Option<Reply> {
             "a": {"type": "object", "x-mcp-header": "A"}}}},
     ]});
     match heard.asks() {
-        "server/discover" => Some(complete(json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}))),
+        "server/discover" => {
+            Some(complete(json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})))
+        }
         "tools/list" => Some(complete(tools)),
         "tools/call" => None,
         _ => Some(Reply::status(404)),
@@ -105,7 +107,8 @@ fn failure(report: CallReport) -> String {
 // B028, LG-06: what is sent to a server with sessions, from the review to the end of the session.
 #[tokio::test]
 async fn a_server_with_sessions_is_reviewed_called_and_let_go() {
-    let server = HttpServer::start(|heard| legacy(heard, "s-1").unwrap_or_else(|| Reply::json(200, &text(heard, "hi"))));
+    let server =
+        HttpServer::start(|heard| legacy(heard, "s-1").unwrap_or_else(|| Reply::json(200, &text(heard, "hi"))));
     let host = host().await;
     host.host.install(Package::with_manifest(&manifest(&server.url(), &[])).path(), None).await.unwrap();
     let review = host.host.review("far").await.unwrap();
@@ -420,7 +423,8 @@ async fn a_call_that_takes_too_long_ends_and_is_taken_back() {
     assert_eq!(quick, "quick");
     assert!(failure(slow).contains("1"), "the limit is told");
     let taken_back = eventually("the server is told", || server.asked("notifications/cancelled").pop()).await;
-    let call = server.asked("tools/call").into_iter().find(|heard| heard.message["params"]["arguments"]["quick"].is_null());
+    let call =
+        server.asked("tools/call").into_iter().find(|heard| heard.message["params"]["arguments"]["quick"].is_null());
     assert_eq!(taken_back.message["params"]["requestId"], call.unwrap().message["id"]);
 }
 
