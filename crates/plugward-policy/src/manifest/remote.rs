@@ -108,7 +108,11 @@ pub(super) fn read_url(backend: &mut MapReader, requested: &mut Requested, repor
         let hint = "URLs end in logs of servers; send it in `headers` if the server takes it there";
         report.warning(Some(at), &path, message, Some(hint.to_owned()));
     }
-    requested.add(AccessPermission::Network(url.rule().clone()), at, &path);
+    let permission = AccessPermission::Network(url.rule().clone());
+    if let Some(reason) = permission.red_flag().filter(|_| !stays_here(&url)) {
+        report.warning(Some(at), &path, format!("`{}` {reason}", url.origin()), None);
+    }
+    requested.add(permission, at, &path);
     Some(url)
 }
 

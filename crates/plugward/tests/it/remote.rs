@@ -143,6 +143,27 @@ async fn a_server_with_sessions_is_reviewed_called_and_let_go() {
     assert_eq!(server.of("GET").len(), 1);
 }
 
+// Invariant 8: another place, or another header, is another plugin to agree to; a new token is not.
+#[tokio::test]
+async fn what_is_sent_where_is_what_was_agreed_to() {
+    let server =
+        HttpServer::start(|heard| legacy(heard, "s-1").unwrap_or_else(|| Reply::json(200, &text(heard, "hi"))));
+    let host = host().await;
+    run(&host, &server, &[]).await;
+    let home = host.close().await;
+    let mut settings = Settings::default();
+    settings.host_environment.push(("FAR_TOKEN".to_owned(), "sk-another-9876543210".to_owned()));
+    let host = TestHost::at(home, settings).await;
+    assert!(host.host.review("far").await.unwrap().approved, "a new token needs no new approval");
+    host.host.remove("far").await.unwrap();
+    let other = format!("{}?x=1", server.url());
+    host.host.install(Package::with_manifest(&manifest(&other, &[])).path(), None).await.unwrap();
+    let heard = server.heard().len();
+    let error = host.host.enable("far").await.unwrap_err();
+    assert!(error.message.contains("nobody granted") || error.message.contains("not approved"), "{error}");
+    assert_eq!(server.heard().len(), heard, "nobody may be called before a person agreed");
+}
+
 #[tokio::test]
 async fn an_answer_may_come_as_events_with_progress_and_pings_between() {
     let server = HttpServer::start(|heard| {
@@ -327,11 +348,11 @@ async fn a_server_that_wants_authorization_says_what_for() {
 // The first HTTP transport: one stream for everything, which names where messages go.
 #[tokio::test]
 async fn a_server_of_the_first_transport_is_found_out_and_spoken_to() {
-    let stream: Arc<Mutex<Option<mpsc::Sender<String>>>> = Arc::default();
+    let stream: Arc<Mutex<Option<mpsc::SyncSender<String>>>> = Arc::default();
     let opened = Arc::clone(&stream);
     let server = HttpServer::start(move |heard| match (heard.method.as_str(), heard.path.as_str()) {
         ("GET", "/mcp") => {
-            let (sender, events) = mpsc::channel();
+            let (sender, events) = mpsc::sync_channel(16);
             sender.send("event: endpoint\ndata: /messages?session=4\n\n".to_owned()).unwrap();
             *opened.lock().unwrap() = Some(sender);
             Reply::Events(Vec::new(), events)
@@ -404,13 +425,13 @@ async fn a_server_that_went_away_is_found_again() {
 // A slow server delays its own calls and nobody else's; what nobody waits for is taken back at the server.
 #[tokio::test]
 async fn a_call_that_takes_too_long_ends_and_is_taken_back() {
-    let held: Mutex<Vec<mpsc::Sender<String>>> = Mutex::default();
+    let held: Mutex<Vec<mpsc::SyncSender<String>>> = Mutex::default();
     let server = HttpServer::start(move |heard| {
         legacy(heard, "s-1").unwrap_or_else(|| {
             if heard.message["params"]["arguments"]["quick"] == true {
                 return Reply::json(200, &text(heard, "quick"));
             }
-            let (sender, events) = mpsc::channel();
+            let (sender, events) = mpsc::sync_channel(16);
             held.lock().unwrap().push(sender);
             Reply::Events(Vec::new(), events)
         })
@@ -453,11 +474,11 @@ async fn an_answer_larger_than_a_message_may_be_is_a_failed_call_and_no_more() {
 // A notice on the stream of a session leads to another look at the tools.
 #[tokio::test]
 async fn changed_tools_are_noticed_on_the_stream_of_the_session() {
-    let notices: Arc<Mutex<Option<mpsc::Sender<String>>>> = Arc::default();
+    let notices: Arc<Mutex<Option<mpsc::SyncSender<String>>>> = Arc::default();
     let opened = Arc::clone(&notices);
     let server = HttpServer::start(move |heard| {
         if heard.method == "GET" {
-            let (sender, events) = mpsc::channel();
+            let (sender, events) = mpsc::sync_channel(16);
             *opened.lock().unwrap() = Some(sender);
             return Reply::Events(Vec::new(), events);
         }

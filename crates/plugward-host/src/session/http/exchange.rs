@@ -41,6 +41,10 @@ const RESUME_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause a server may ask for: a caller waits meanwhile.
 const RESUME_PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// Longest silence on a stream. Requests end before it, but for one that listens: this is how a connection that is dead
+/// without a word is noticed.
+const QUIET_MAX: Duration = Duration::from_secs(15 * 60);
+
 /// Times one request is made: once more after a lost session or a broken stream.
 const ATTEMPTS: u32 = 2;
 
@@ -173,7 +177,8 @@ impl Clock {
 
     /// Limits of an exchange that this clock ends.
     pub(super) fn limits(&self) -> Limits {
-        Limits { head: self.timing.hard, quiet: self.timing.hard, total: None, body_bytes: None }
+        let quiet = self.timing.hard.min(QUIET_MAX);
+        Limits { head: self.timing.hard, quiet, total: None, body_bytes: None }
     }
 }
 
@@ -196,7 +201,12 @@ impl Peer {
             let letter = match &era {
                 Era::Unknown => return Err(RequestError::Unavailable("it was not greeted".to_owned())),
                 Era::Modern(meta) => self.modern_letter(&asked, meta)?,
-                Era::Legacy(session) => self.legacy_letter(&asked, session)?,
+                Era::Legacy(session) => {
+                    let mut confirmed = self.confirmed.subscribe();
+                    // Its sender is this peer itself.
+                    let _ = clock.wait(confirmed.wait_for(|is_confirmed| *is_confirmed)).await?;
+                    self.legacy_letter(&asked, session)?
+                }
             };
             if letter.body.len() > self.max_bytes {
                 return Err(RequestError::RequestTooLarge { bytes: letter.body.len(), limit: self.max_bytes });

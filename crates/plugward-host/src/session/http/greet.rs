@@ -145,6 +145,7 @@ impl Peer {
         let text = envelope::notification(methods::INITIALIZED, None);
         // A server that does not take it says so to the next request.
         let _ = self.post(text, &Self::session_headers(&session), SHORT).await;
+        self.confirmed.send_replace(true);
     }
 
     /// Replaces session number `lost`, unless that was done meanwhile.

@@ -50,7 +50,7 @@ impl Mirror {
         else {
             return result;
         };
-        let keeps = |raw: &Box<RawValue>| {
+        let mut keeps = |raw: &RawValue| {
             let Ok(tool) = serde_json::from_str::<Value>(raw.get()) else { return true };
             let name = tool["name"].as_str().unwrap_or_default().to_owned();
             match annotations(&tool["inputSchema"]) {
@@ -66,7 +66,7 @@ impl Mirror {
                 }
             }
         };
-        let kept: Vec<Box<RawValue>> = tools.into_iter().filter(keeps).collect();
+        let kept: Vec<Box<RawValue>> = tools.into_iter().filter(|raw| keeps(raw)).collect();
         if let Ok(kept) = serde_json::value::to_raw_value(&kept) {
             page.set("tools", kept);
         }

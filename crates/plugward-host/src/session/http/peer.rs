@@ -90,6 +90,8 @@ pub(super) struct Peer {
     era: Mutex<Era>,
     /// Number of the session; who follows a stream looks at it.
     pub(super) sessions: watch::Sender<u64>,
+    /// Requests wait for the end of the greeting (LG-01).
+    pub(super) confirmed: watch::Sender<bool>,
     /// Held while a lost session is replaced: all who lost it get the same new one.
     pub(super) renewal: tokio::sync::Mutex<()>,
     /// Where the first HTTP transport wants its messages.
@@ -120,6 +122,7 @@ impl Peer {
             secrets: settings.secrets,
             era: Mutex::new(Era::Unknown),
             sessions: watch::Sender::new(0),
+            confirmed: watch::Sender::new(false),
             renewal: tokio::sync::Mutex::default(),
             endpoint: watch::Sender::new(None),
             is_old: AtomicBool::new(false),

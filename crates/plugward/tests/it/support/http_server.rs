@@ -65,7 +65,7 @@ impl Reply {
 
     /// These events, and then the end of the stream.
     pub(crate) fn events(events: &[String]) -> Self {
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::sync_channel(events.len().max(1));
         for event in events {
             sender.send(event.clone()).unwrap();
         }
