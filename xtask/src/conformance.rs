@@ -3,6 +3,7 @@
 //! Owns which checks may fail and why; the list is wrong, and the step fails,
 //! when one of them passes as well as when another fails.
 
+mod client;
 mod stateless;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,6 +105,9 @@ pub(crate) fn run() -> Result<()> {
         if let Err(error) = run_before(&root, &suite, mode, list) {
             wrong.push(format!("with `{mode}` behind: {error:#}"));
         }
+    }
+    if let Err(error) = client::run(&root, &suite) {
+        wrong.push(format!("as a client: {error:#}"));
     }
     if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
 }

@@ -35,7 +35,8 @@ usage: cargo xtask COMMAND
                       calls ten plugins that crash at random (100000 calls), and checks that nothing is lost or left
   real-servers        runs published MCP servers through plugward, from install to remove
   real-clients        lets published MCP clients call tools through `plugward serve --stdio`
-  conformance         runs the official conformance suite against `plugward serve --http`
+  conformance         runs the official conformance suite against `plugward serve --http`, and against a client built on
+                      the host
   help                this text
 ";
 

@@ -157,7 +157,7 @@ impl Inner {
             environment: plan.manifest_env.iter().map(|(name, value)| (visible(name), masked(name, value))).collect(),
             inherited_environment: package::PASSED_VARIABLES
                 .iter()
-                .filter(|_| manifest.backend.has_program())
+                .filter(|_| manifest.backend.has_program() && plan.remote.is_none())
                 .filter(|name| self.environment.get(name).is_some())
                 .map(|name| (*name).to_owned())
                 .collect(),
@@ -172,9 +172,12 @@ impl Inner {
             ),
             shared: plan.confinement.shared_paths(),
             minimum_level: manifest.min_sandbox_level.as_str().to_owned(),
-            isolation: match manifest.backend.has_program() {
-                true => isolation(self.config.environment, manifest.min_sandbox_level, plan.container.is_some()),
-                false => "no program of it ever runs: the host does what is written above, and nothing else",
+            isolation: match (&plan.remote, manifest.backend.has_program()) {
+                (Some(_), _) => REMOTE_ISOLATION,
+                (None, true) => {
+                    isolation(self.config.environment, manifest.min_sandbox_level, plan.container.is_some())
+                }
+                (None, false) => "no program of it ever runs: the host does what is written above, and nothing else",
             }
             .to_owned(),
             tools: review_tools(plugin, offer),
@@ -343,6 +346,10 @@ fn refuse_stale(id: &PluginId, subject: &ApprovalSubject, digest: Digest) -> Res
         .with_hint(format!("look again: `plugward review {id}`")))
 }
 
+/// The same for a server elsewhere.
+const REMOTE_ISOLATION: &str = "nothing of it runs on this machine, and nothing here can hold what it does: it sees the values of calls and the \
+     headers it is sent, and keeps what it likes";
+
 /// The honest word on isolation (requirement 69): what a start will do. What is in force is told while it runs.
 fn isolation(environment: Environment, wanted: SandboxLevel, starts_container: bool) -> &'static str {
     match (wanted, environment) {
@@ -407,6 +414,7 @@ fn confinement_warnings(plan: &package::LaunchPlan) -> Vec<String> {
 fn runs(backend: &Backend) -> &'static str {
     match &backend.kind {
         BackendKind::McpStdio => "server",
+        BackendKind::McpHttp(_) => "remote",
         BackendKind::Prompt(_) => "prompt",
         BackendKind::Webhook(_) => "webhook",
         BackendKind::Command(tool) => match tool.invocation {
@@ -421,7 +429,7 @@ fn in_words(backend: &Backend) -> Option<Vec<String>> {
     let texts = match &backend.kind {
         BackendKind::Prompt(prompt) => prompt.in_words(),
         BackendKind::Webhook(webhook) => webhook.in_words(),
-        BackendKind::McpStdio | BackendKind::Command(_) => return None,
+        BackendKind::McpStdio | BackendKind::McpHttp(_) | BackendKind::Command(_) => return None,
     };
     Some(texts.iter().flat_map(|text| text.lines()).map(str::to_owned).collect())
 }

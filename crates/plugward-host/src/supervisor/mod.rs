@@ -30,6 +30,7 @@ mod era;
 mod health;
 mod in_host;
 mod listen;
+mod remote;
 pub(crate) mod replace;
 pub(crate) mod sleep;
 pub(crate) mod start;
@@ -134,7 +135,8 @@ pub(crate) struct State {
 pub(crate) struct Launched {
     pub(crate) generation: u64,
     pub(crate) session: Arc<Session>,
-    pub(crate) process: Arc<RunningProcess>,
+    /// A server elsewhere has none here.
+    pub(crate) process: Option<Arc<RunningProcess>>,
     pub(crate) started_at: SystemTime,
     pub(crate) container: Option<ContainerStart>,
     /// Why it runs without a sandbox, when it does.
@@ -256,7 +258,9 @@ fn without_process(kind: &BackendKind) -> &'static str {
     match kind {
         BackendKind::Prompt(_) => "ready: its prompt is offered",
         BackendKind::Webhook(_) => "ready: events are sent as they happen",
-        BackendKind::McpStdio | BackendKind::Command(_) => "ready: its command runs once for each call",
+        BackendKind::McpStdio | BackendKind::McpHttp(_) | BackendKind::Command(_) => {
+            "ready: its command runs once for each call"
+        }
     }
 }
 
@@ -312,9 +316,10 @@ impl State {
     pub(crate) fn set_ready(&mut self, running: Arc<Running>, contract: Arc<Contract>, held: Vec<HeldTool>) {
         self.status = PluginStatus::Ready;
         self.host_status = HostStatus::Ready;
-        self.detail = match running.launched.as_ref().map(|launched| &launched.unconfined) {
-            Some(Some(reason)) => format!("running without a sandbox, with all your rights: {reason}"),
-            Some(None) => "running".to_owned(),
+        self.detail = match running.launched.as_ref().map(|launched| (&launched.unconfined, &launched.process)) {
+            Some((Some(reason), _)) => format!("running without a sandbox, with all your rights: {reason}"),
+            Some((None, Some(_))) => "running".to_owned(),
+            Some((None, None)) => "connected: it runs elsewhere, where nothing here can hold it".to_owned(),
             None => without_process(&running.route.manifest.backend.kind).to_owned(),
         };
         if !held.is_empty() {

@@ -115,6 +115,11 @@ impl Requested {
         })
     }
 
+    /// Every permission with where it is written.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&AccessPermission, Mark, &str)> {
+        self.places.iter().map(|(permission, (at, path))| (permission, *at, path.as_str()))
+    }
+
     /// What was asked for.
     pub(crate) fn into_access(self) -> Access {
         self.access

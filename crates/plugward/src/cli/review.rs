@@ -88,6 +88,9 @@ fn changes(text: &mut String, changes: &[ChangeBody]) {
 
 fn command(text: &mut String, review: &ReviewBody) {
     line(text, "");
+    if review.runs == "remote" {
+        return remote(text, review);
+    }
     let title = match review.runs.as_str() {
         "command" => {
             "For each call it runs exactly this, one argument per line, never through a shell; {{params...}} is a value"
@@ -126,6 +129,21 @@ fn command(text: &mut String, review: &ReviewBody) {
     line(text, &format!("  inherits  {}", safe(&inherited)));
 }
 
+/// A server elsewhere: where its requests go, and what goes with each.
+fn remote(text: &mut String, review: &ReviewBody) {
+    line(text, &strong("It runs elsewhere. Every call is sent to exactly this address, and to no other"));
+    for address in &review.argv {
+        line(text, &format!("  {}", whole(address)));
+    }
+    line(text, &format!("            {}", review.executable_digest));
+    if review.environment.is_empty() {
+        line(text, "  headers   none beside those of the protocol");
+    }
+    for header in &review.environment {
+        line(text, &format!("  header    {}: {}", safe(&header.name), whole(&header.value)));
+    }
+}
+
 /// Whether a program of the plugin's ever runs.
 fn has_program(review: &ReviewBody) -> bool {
     !matches!(review.runs.as_str(), "prompt" | "webhook")
@@ -147,6 +165,7 @@ fn host_does(text: &mut String, review: &ReviewBody) {
 fn last_words(review: &ReviewBody) -> &'static str {
     match review.runs.as_str() {
         "prompt" => "These are words of somebody else. Your agent reads them as if you had said them.",
+        "remote" => "This is a server of somebody else. Whatever your agent sends to its tools, it sees.",
         "webhook" => "Whoever runs that address learns what happens in this host.",
         _ => "This is a program of somebody else. Whatever your agent sends to its tools, it sees.",
     }
@@ -173,6 +192,10 @@ fn permissions(text: &mut String, review: &ReviewBody) {
         line(text, &format!("  {:<20} {meaning}", safe(&permission.name)));
     }
     line(text, "");
+    if review.runs == "remote" {
+        line(text, &format!("  isolation:  {}", safe(&review.isolation)));
+        return;
+    }
     let place = if has_program(review) { "Of this machine, inside its sandbox, it" } else { "Of this machine it" };
     line(text, &strong(place));
     access(text, &review.access);

@@ -1,6 +1,7 @@
 //! Shared by all test modules: hosts with a home of their own, fixture plugins and bounded waits.
 #![allow(clippy::needless_pass_by_value, reason = "a test reads better with `json!` as the argument")]
 
+pub(crate) mod http_server;
 pub(crate) mod marks;
 
 use std::fmt::Write as _;
