@@ -4,6 +4,8 @@
 
 mod calls;
 mod client;
+mod crowd;
+mod crowd_client;
 mod ending;
 mod http;
 mod http_client;
@@ -12,6 +14,7 @@ mod modern;
 mod offers;
 mod people;
 mod starting;
+mod tokens;
 mod unavailable;
 
 use tempfile::TempDir;
