@@ -205,7 +205,7 @@ impl CallPath {
             inputs: None,
             capabilities: None,
         };
-        let answer = tool.route.target.call_tool(call, &request.cancel).await;
+        let answer = tool.route.target.call_tool(call, &share, &request.cancel).await;
         let outcome = judge(tool, answer, &limits);
         let silent = tool.route.target.messages_in() == heard_before;
         let verdict = match &outcome {

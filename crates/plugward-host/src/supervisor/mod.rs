@@ -30,6 +30,7 @@ mod era;
 mod health;
 mod in_host;
 mod listen;
+pub(crate) mod per_client;
 pub(crate) mod replace;
 pub(crate) mod sleep;
 pub(crate) mod start;

@@ -261,7 +261,7 @@ fn resident_bytes(pid: u32) -> u64 {
 }
 
 /// How many processes of fixture plugins descend from a process.
-fn plugin_processes(host: u32) -> usize {
+pub(super) fn plugin_processes(host: u32) -> usize {
     let mut parents = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };

@@ -9,6 +9,7 @@ mod crowd_client;
 mod ending;
 mod http;
 mod http_client;
+mod isolation;
 mod lists;
 mod modern;
 mod offers;
