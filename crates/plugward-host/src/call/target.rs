@@ -51,6 +51,15 @@ impl Target {
         matches!(self, Self::Session(_))
     }
 
+    /// Whether results may be questions.
+    pub(crate) fn asks_by_results(&self) -> bool {
+        match self {
+            Self::Session(session) => session.is_stateless(),
+            Self::PerClient(clients) => clients.asks_by_results(),
+            Self::Command(_) | Self::Asleep(_) | Self::Nowhere => false,
+        }
+    }
+
     /// Signs of life so far.
     pub(crate) fn messages_in(&self) -> u64 {
         match self {

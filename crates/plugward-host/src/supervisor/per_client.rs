@@ -57,6 +57,8 @@ pub(crate) struct PerClient {
     ended: CancellationToken,
     /// Messages of all of them: the sign of life a breaker looks for.
     heard: AtomicU64,
+    /// The plugin is of the stateless revisions.
+    asks_by_results: bool,
 }
 
 /// One client's process, or the place for it.
@@ -94,7 +96,7 @@ impl Slot {
 }
 
 /// The processes for clients of a plugin that wants them.
-pub(super) fn of(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Option<Arc<PerClient>> {
+pub(super) fn of(inner: &Arc<Inner>, plugin: &Arc<Plugin>, own: &Session) -> Option<Arc<PerClient>> {
     if plugin.manifest.supervision.isolation != Isolation::PerClient {
         return None;
     }
@@ -106,6 +108,7 @@ pub(super) fn of(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Option<Arc<PerClie
         over: CancellationToken::new(),
         ended: CancellationToken::new(),
         heard: AtomicU64::new(0),
+        asks_by_results: own.is_stateless(),
     }))
 }
 
@@ -142,6 +145,11 @@ async fn end(inner: Arc<Inner>, plugin: Arc<Plugin>, slot: Arc<Slot>) {
 impl PerClient {
     fn slots(&self) -> MutexGuard<'_, HashMap<Client, Arc<Slot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether results may be questions.
+    pub(crate) fn asks_by_results(&self) -> bool {
+        self.asks_by_results
     }
 
     /// Messages that came so far.

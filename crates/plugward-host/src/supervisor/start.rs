@@ -423,7 +423,7 @@ async fn publish(
 ) -> Result<(), HostError> {
     let check = inner.hold_to_pins(plugin, &contract).await?;
     let shown = |text: &str| quote::label(&plugin.redactor, text, MAX_SERVER_LABEL_CHARS);
-    let clients = per_client::of(inner, plugin);
+    let clients = per_client::of(inner, plugin, &launched.session);
     let target = clients.clone().map_or_else(|| Target::Session(Arc::clone(&launched.session)), Target::PerClient);
     let running = Arc::new(Running {
         launched: Some(launched.clone()),

@@ -19,6 +19,7 @@ mod mirror;
 mod principals;
 mod requests;
 mod session;
+mod session_asks;
 mod sessions;
 mod sse;
 mod stateless;

@@ -14,6 +14,7 @@ mod lists;
 mod modern;
 mod offers;
 mod people;
+mod rounds;
 mod starting;
 mod tokens;
 mod unavailable;

@@ -25,7 +25,7 @@ async fn listed(bench: &Bench) -> Vec<Value> {
 }
 
 async fn get(bench: &Bench, params: Value) -> Result<Value, OfferError> {
-    let answer = bench.test.host.forward_offer(OfferRequest::Prompt, Some(&raw(&params)), |_| true).await?;
+    let answer = bench.test.host.forward_offer(OfferRequest::Prompt, Some(&raw(&params)), |_| true, None).await?;
     Ok(serde_json::from_str(answer.get()).unwrap())
 }
 
