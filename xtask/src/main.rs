@@ -7,6 +7,7 @@
 mod attacks;
 mod chaos;
 mod conformance;
+mod crowd;
 mod driver;
 mod guard;
 mod other_systems;
@@ -33,6 +34,7 @@ usage: cargo xtask COMMAND
   tidy [--verbose]    rules about the shape of the repository; --verbose also names what is close to a limit
   chaos [--calls N] [--seed N]
                       calls ten plugins that crash at random (100000 calls), and checks that nothing is lost or left
+  crowd [--minutes N] 500 clients of both eras on one host with ten plugins (5 minutes), and checks that nothing is mixed up
   real-servers        runs published MCP servers through plugward, from install to remove
   real-clients        lets published MCP clients call tools through `plugward serve --stdio`
   conformance         runs the official conformance suite against `plugward serve --http`, and against a client built on
@@ -71,6 +73,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["test"] => test::run(false),
         ["test", "--quick"] => test::run(true),
         ["chaos", options @ ..] => chaos::run(options),
+        ["crowd", options @ ..] => crowd::run(options),
         ["real-servers"] => real_servers::run(),
         ["real-clients"] => real_clients::run(),
         ["attacks"] => attacks::run(),

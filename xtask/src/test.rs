@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::Job;
-use crate::{conformance, other_systems, packaging, real_clients, real_servers, tidy, tools};
+use crate::{conformance, crowd, other_systems, packaging, real_clients, real_servers, tidy, tools};
 
 /// Formatting only parses.
 const FORMAT_LIMIT: Duration = Duration::from_secs(300);
@@ -46,6 +46,7 @@ const STEPS: &[Step] = &[
     Step { name: "other systems", action: |_| other_systems::run(), slow: false },
     Step { name: "packaging", action: |_| packaging::run(), slow: false },
     Step { name: "demo", action: demo, slow: false },
+    Step { name: "crowd", action: |_| crowd::run_short(), slow: true },
     Step { name: "real-servers", action: |_| real_servers::run(), slow: true },
     Step { name: "real-clients", action: |_| real_clients::run(), slow: true },
     Step { name: "conformance", action: |_| conformance::run(), slow: true },
@@ -57,7 +58,7 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     let names: Vec<&str> = STEPS.iter().filter(|step| !(quick && step.slow)).map(|step| step.name).collect();
     println!("This checks, in this order: {}.", names.join(", "));
     if quick {
-        println!("--quick: real-servers, real-clients and conformance are left out.");
+        println!("--quick: crowd, real-servers, real-clients and conformance are left out.");
     }
     let mut table = Vec::new();
     for step in STEPS {

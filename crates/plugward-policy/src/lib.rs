@@ -42,9 +42,9 @@ pub use id::{
     REMOTE_TOOL_NAME_BYTES_MAX, RemoteToolName, ToolId,
 };
 pub use manifest::{
-    Backend, BackendKind, CONCURRENT_CALLS_DEFAULT, Diagnostic, MANIFEST_BYTES_MAX, MESSAGE_BYTES_DEFAULT, Manifest,
-    ManifestError, ManifestErrorKind, NamePattern, ParsedManifest, PatternError, ProtocolMode, QUEUED_CALLS_DEFAULT,
-    RESULT_BYTES_DEFAULT, RemoteServer, RemoteTransport, RestartMode, STARTUP_TIMEOUT_DEFAULT,
+    Backend, BackendKind, CONCURRENT_CALLS_DEFAULT, Diagnostic, Isolation, MANIFEST_BYTES_MAX, MESSAGE_BYTES_DEFAULT,
+    Manifest, ManifestError, ManifestErrorKind, NamePattern, ParsedManifest, PatternError, ProtocolMode,
+    QUEUED_CALLS_DEFAULT, RESULT_BYTES_DEFAULT, RemoteServer, RemoteTransport, RestartMode, STARTUP_TIMEOUT_DEFAULT,
     STARTUP_TIMEOUT_LAUNCHER, SandboxLevel, Severity, StdoutMode, Supervision, TOOL_TIMEOUT_DEFAULT, ToolFilter,
     UnknownSandboxLevel, parse_manifest,
 };

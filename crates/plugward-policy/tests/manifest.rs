@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use plugward_policy::{
-    ManifestErrorKind, ParsedManifest, ProtocolMode, RestartMode, SandboxLevel, Severity, StdoutMode, parse_manifest,
+    Isolation, ManifestErrorKind, ParsedManifest, ProtocolMode, RestartMode, SandboxLevel, Severity, StdoutMode,
+    parse_manifest,
 };
 
 /// The example of the format's description, word for word.
@@ -397,4 +398,18 @@ fn supervision_is_read_and_a_zero_that_means_nothing_is_refused_by_name() {
     }
     let error = with("supervision:\n  lasy: true\n").unwrap_err().to_string();
     assert!(error.contains("did you mean `lazy`?"), "{error}");
+}
+
+#[test]
+fn processes_for_each_client_are_asked_for_by_servers_that_can_run_more_than_once() {
+    // Two words that contradict each other would leave a client without a process, or a plugin with one too many.
+    let server = "id: fx\nname: Fx\nversion: '1'\nbackend: {type: mcp, transport: stdio, command: x}\n";
+    let read = |more: &str| parse_manifest(&format!("{server}{more}"), "plugin.yaml");
+    let isolation = |more: &str| read(more).unwrap().manifest.supervision.isolation;
+    assert_eq!(isolation(""), Isolation::Shared);
+    assert_eq!(isolation("isolation: shared\n"), Isolation::Shared);
+    assert_eq!(isolation("isolation: per-client\n"), Isolation::PerClient);
+    for bad in ["isolation: per_client\n", "isolation: per-client\nsupervision: {exclusive: true}\n"] {
+        assert!(read(bad).is_err(), "{bad}");
+    }
 }

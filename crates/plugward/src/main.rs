@@ -5,6 +5,7 @@
 
 mod api;
 mod cli;
+mod client_tokens;
 mod clients;
 mod control;
 mod cost;

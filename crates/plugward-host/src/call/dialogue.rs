@@ -9,6 +9,7 @@ use plugward_policy::Digest;
 use tokio_util::sync::CancellationToken;
 
 use super::CallPath;
+use super::admission::Share;
 use crate::registry::RegisteredTool;
 use crate::rounds::{self, Answerer, Ended, Inputs, Purpose};
 use crate::session::{RequestError, ToolCall};
@@ -20,6 +21,8 @@ const METHOD: &str = "tools/call";
 pub(super) struct Caller<'a, A> {
     /// Whom a question is bound to.
     pub(super) client: &'a str,
+    /// Whose call it is.
+    pub(super) share: &'a Share,
     /// Who answers; nobody where nothing may be asked.
     pub(super) answerer: Option<&'a A>,
     /// What the caller brought back for a question of before.
@@ -37,7 +40,7 @@ impl CallPath {
     ) -> Result<Ended, RequestError> {
         let target = &tool.route.target;
         if !target.asks_by_results() {
-            return target.call_tool(call, cancel).await.map(Ended::Reply);
+            return target.call_tool(call, caller.share, cancel).await.map(Ended::Reply);
         }
         let asked_for = format!("{}\0{}", call.name, call.arguments.as_ref().map_or("", |arguments| arguments.get()));
         let subject = Digest::of(asked_for.as_bytes());
@@ -59,7 +62,7 @@ impl CallPath {
         let send = |inputs: Option<Inputs>| {
             let mut call = ToolCall { inputs, ..call.clone() };
             call.timing.hard = call.timing.hard.saturating_sub(begun.elapsed());
-            target.call_tool(call, cancel)
+            target.call_tool(call, caller.share, cancel)
         };
         // A person has the time that progress could give a call, and no more.
         let limit = call.timing.hard;

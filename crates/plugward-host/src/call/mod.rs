@@ -223,6 +223,7 @@ impl CallPath {
         };
         let caller = Caller {
             client: client.map_or("", |client| client.client.as_str()),
+            share: &share,
             answerer: questions.as_ref(),
             inputs: request.inputs,
         };

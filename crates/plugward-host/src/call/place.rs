@@ -43,7 +43,7 @@ impl CallPath {
             let tool = moved_to.as_ref().unwrap_or(asked);
             match tool.route.admission.enter(share).await {
                 Ok(own) => match &tool.route.target {
-                    Target::Session(_) | Target::Command(_) | Target::Nowhere => {
+                    Target::Session(_) | Target::PerClient(_) | Target::Command(_) | Target::Nowhere => {
                         let shared = self.admission.enter(share).await.map_err(|error| refused("the host", error))?;
                         return Ok(Placed { moved_to, _own: own, _shared: shared });
                     }

@@ -7,8 +7,10 @@ use plugward_sandbox::Enforcement;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::Share;
 use crate::session::{RequestError, Session, ToolCall};
 use crate::supervisor::command::CommandTarget;
+use crate::supervisor::per_client::PerClient;
 use crate::supervisor::sleep::Sleep;
 
 /// Where calls go.
@@ -17,6 +19,8 @@ pub(crate) enum Target {
     Session(Arc<Session>),
     /// To a command, once for each call.
     Command(CommandTarget),
+    /// To a running MCP server, of which each client has a process of its own.
+    PerClient(Arc<PerClient>),
     /// Nowhere yet: the place of a call is where a process is started by it.
     Asleep(Arc<Sleep>),
     /// Nowhere: a plugin without tools.
@@ -24,14 +28,16 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Runs one call; `cancel` ends it at once.
+    /// Runs one call of `client`; `cancel` ends it at once.
     pub(crate) async fn call_tool(
         &self,
         call: ToolCall,
+        client: &Share,
         cancel: &CancellationToken,
     ) -> Result<Box<RawValue>, RequestError> {
         match self {
             Self::Session(session) => session.call_tool(call, cancel).await,
+            Self::PerClient(clients) => Box::pin(clients.call_tool(call, client, cancel)).await,
             // The future of a command is large, and most calls are not of one.
             Self::Command(target) => Box::pin(target.call(call, cancel)).await,
             // No place is given out here; said rather than assumed.
@@ -47,7 +53,11 @@ impl Target {
 
     /// Whether results may be questions.
     pub(crate) fn asks_by_results(&self) -> bool {
-        matches!(self, Self::Session(session) if session.is_stateless())
+        match self {
+            Self::Session(session) => session.is_stateless(),
+            Self::PerClient(clients) => clients.asks_by_results(),
+            Self::Command(_) | Self::Asleep(_) | Self::Nowhere => false,
+        }
     }
 
     /// Signs of life so far.
@@ -55,6 +65,7 @@ impl Target {
         match self {
             Self::Session(session) => session.messages_in(),
             Self::Command(target) => target.heard(),
+            Self::PerClient(clients) => clients.heard(),
             Self::Asleep(_) | Self::Nowhere => 0,
         }
     }
@@ -62,8 +73,15 @@ impl Target {
     /// What isolated the last run of a command.
     pub(crate) fn last_enforcement(&self) -> Option<Enforcement> {
         match self {
-            Self::Session(_) | Self::Asleep(_) | Self::Nowhere => None,
+            Self::Session(_) | Self::PerClient(_) | Self::Asleep(_) | Self::Nowhere => None,
             Self::Command(target) => target.enforcement(),
+        }
+    }
+
+    /// Resolves when what runs beside the plugin's own process has ended, once that was asked for.
+    pub(crate) async fn ended(&self) {
+        if let Self::PerClient(clients) = self {
+            clients.ended().await;
         }
     }
 

@@ -134,6 +134,10 @@ impl Inner {
         warnings.extend(
             facts.escaping_links.iter().map(|link| format!("the package has a link that leads out of it: {link}")),
         );
+        if manifest.supervision.isolation == plugward_policy::Isolation::PerClient {
+            warnings
+                .push("it runs once for each client that calls it, up to 16 times at once, beside itself".to_owned());
+        }
         let use_of = if manifest.backend.has_program() { "it is given" } else { "what is sent is made with" };
         let note = |name: &String| format!("{use_of} the value of your environment variable {name}");
         warnings.extend(plan.host_variables.iter().map(note));

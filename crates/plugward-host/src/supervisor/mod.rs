@@ -30,6 +30,7 @@ mod era;
 mod health;
 mod in_host;
 mod listen;
+pub(crate) mod per_client;
 mod remote;
 pub(crate) mod replace;
 pub(crate) mod sleep;

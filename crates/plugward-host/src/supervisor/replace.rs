@@ -57,6 +57,7 @@ pub(crate) async fn replace(inner: &Arc<Inner>, plugin: &Arc<Plugin>, old: &Arc<
         }
         None => stop::end_runs(old).await,
     }
+    old.route.target.ended().await;
     Ok(())
 }
 

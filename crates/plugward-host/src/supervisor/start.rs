@@ -23,6 +23,7 @@ use super::confine::{self, Confined};
 use super::containers::{self, ContainerStart};
 use super::era::{self, Greeting, Ungreeted};
 use super::listen;
+use super::per_client;
 use super::stop::{self, Ladder};
 use super::{Launched, Plugin, Running};
 use crate::call::admission::Admission;
@@ -238,7 +239,7 @@ pub(super) async fn broken_off(inner: &Inner, plugin: &Plugin, interrupted: &Can
     }
 }
 
-fn check_grants(plugin: &Plugin) -> Result<(), HostError> {
+pub(super) fn check_grants(plugin: &Plugin) -> Result<(), HostError> {
     let missing = plugin.missing_grants();
     if missing.is_empty() {
         return Ok(());
@@ -291,7 +292,7 @@ async fn sweep(inner: &Arc<Inner>, plugin: &Plugin, plan: &LaunchPlan, generatio
     }
 }
 
-async fn launch(
+pub(super) async fn launch(
     inner: &Arc<Inner>,
     plugin: &Arc<Plugin>,
     plan: Arc<LaunchPlan>,
@@ -428,9 +429,11 @@ async fn publish(
 ) -> Result<(), HostError> {
     let check = inner.hold_to_pins(plugin, &contract).await?;
     let shown = |text: &str| quote::label(&plugin.redactor, text, MAX_SERVER_LABEL_CHARS);
+    let clients = per_client::of(inner, plugin, &launched.session);
+    let target = clients.clone().map_or_else(|| Target::Session(Arc::clone(&launched.session)), Target::PerClient);
     let running = Arc::new(Running {
         launched: Some(launched.clone()),
-        route: Arc::new(route(plugin, Target::Session(Arc::clone(&launched.session)))),
+        route: Arc::new(route(plugin, target)),
         protocol_version: Some(hello.version.as_str().to_owned()),
         offers: Offers::declared(hello),
         server_name: hello.server.as_ref().map(|server| shown(&server.name)),
@@ -445,6 +448,9 @@ async fn publish(
     }
     inner.remember_offers(plugin, running.offers).await;
     go_live(inner, plugin, &running, contract, check).await?;
+    if let Some(clients) = clients {
+        inner.tasks.spawn(per_client::tend(Arc::clone(inner), Arc::clone(plugin), Arc::clone(&running), clients));
+    }
     inner.tasks.spawn(super::watch::watch(Arc::clone(inner), Arc::clone(plugin), running));
     Ok(())
 }

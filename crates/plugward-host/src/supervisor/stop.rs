@@ -66,6 +66,7 @@ pub(crate) async fn stop(inner: &Arc<Inner>, plugin: &Plugin, ladder: Ladder) {
             Some(launched) => end_process(inner, plugin, launched, ladder).await,
             None => end_runs(&running).await,
         }
+        running.route.target.ended().await;
     }
     end_fallen(inner, plugin).await;
 }

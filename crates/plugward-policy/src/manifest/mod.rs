@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use diagnostic::{Diagnostic, ManifestError, ManifestErrorKind, Severity};
 pub use pattern::{NamePattern, PatternError, ToolFilter};
 pub use remote::{RemoteServer, RemoteTransport};
-pub use supervision::Supervision;
+pub use supervision::{Isolation, Supervision};
 pub use tree::MANIFEST_BYTES_MAX;
 
 use crate::access::{Access, Permission};

@@ -24,7 +24,7 @@ const DECLARED_TOOLS_MAX: usize = 500;
 /// Most patterns in each filter list.
 const PATTERNS_MAX: usize = 500;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "id",
     "plugin_id",
     "name",
@@ -36,6 +36,7 @@ const KEYS: [&str; 11] = [
     "tools",
     "sandbox",
     "supervision",
+    "isolation",
 ];
 
 /// Contributions that exist in the format and are accepted only when empty.
@@ -61,7 +62,9 @@ pub(crate) fn read_manifest(root: Node, report: &mut Report) -> Option<Manifest>
     // Nothing of it runs here that could have one.
     let is_remote = backend.as_ref().is_some_and(|backend| backend.remote().is_some());
     let min_sandbox_level = if is_remote { super::SandboxLevel::None } else { min_sandbox_level };
-    let supervision = supervision::read_supervision(&mut map, report);
+    let mut supervision = supervision::read_supervision(&mut map, report);
+    let exclusive = supervision.exclusive;
+    supervision.isolation = supervision::read_isolation(&mut map, backend.as_ref(), exclusive, report);
     if let Some(backend) = &backend {
         access::check_variables(&access, backend, report);
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::diagnostic::Report;
 use super::reader::MapReader;
+use super::{Backend, BackendKind};
 
 /// Idle times a manifest may set, in seconds: from a moment to a day. Zero would end the process after each call.
 const IDLE_STOP_SECONDS: RangeInclusive<u64> = 1..=86_400;
@@ -36,9 +37,21 @@ const KEYS: [&str; 8] = [
     "healthy_after_seconds",
 ];
 
+/// Whether clients share a process of a plugin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// All clients call one process.
+    #[default]
+    Shared,
+    /// Each client's calls go to a process of its own.
+    PerClient,
+}
+
 /// How a plugin wants to be looked after; what is none is as the deployment says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Supervision {
+    /// Whether clients share its process: the top-level key `isolation`.
+    pub isolation: Isolation,
     /// Started by its first call and not with the host; its tools are listed from what was approved.
     pub lazy: bool,
     /// Its process is ended after this long without a call, and started by the next one.
@@ -65,6 +78,29 @@ impl Supervision {
     }
 }
 
+/// Reads `isolation`; absent, clients share.
+pub(crate) fn read_isolation(
+    map: &mut MapReader,
+    backend: Option<&Backend>,
+    exclusive: bool,
+    report: &mut Report,
+) -> Isolation {
+    if map.lacks("isolation") {
+        return Isolation::Shared;
+    }
+    let words = [("shared", Isolation::Shared), ("per-client", Isolation::PerClient)];
+    let isolation = map.choice("isolation", &words, report).unwrap_or_default();
+    let is_server = backend.is_none_or(|backend| backend.kind == BackendKind::McpStdio);
+    if isolation == Isolation::PerClient && !is_server {
+        report.error(None, "isolation", "only a server has processes that clients could share: leave it out");
+    }
+    if isolation == Isolation::PerClient && exclusive {
+        let message = "`per-client` runs several processes, and `supervision.exclusive` says that no two may run";
+        report.error(None, "isolation", message);
+    }
+    isolation
+}
+
 /// Reads the section; absent, it is empty.
 pub(crate) fn read_supervision(map: &mut MapReader, report: &mut Report) -> Supervision {
     let Some(entry) = map.take("supervision") else {
@@ -79,6 +115,7 @@ pub(crate) fn read_supervision(map: &mut MapReader, report: &mut Report) -> Supe
     let narrow = |number: Option<u64>| number.and_then(|number| u32::try_from(number).ok());
     let seconds = |number: Option<u64>| number.map(Duration::from_secs);
     Supervision {
+        isolation: Isolation::Shared,
         lazy,
         exclusive,
         idle_stop: seconds(number("idle_stop_seconds", IDLE_STOP_SECONDS)),

@@ -10,16 +10,20 @@ use axum::Router;
 use axum::body::Body;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-/// Connections at once. An MCP client holds one stream and a request or two; with twice as many the descriptors that
-/// systems give a process by default would be gone, and with them the start of plugins. The next one waits in the
-/// listener's queue.
-const MAX_CONNECTIONS: usize = 512;
+/// Connections at once. An MCP client holds one stream and a request or two, so this serves some 700 of them. The next
+/// one waits in the listener's queue.
+const MAX_CONNECTIONS: usize = 2048;
+
+/// Connections never take more than this part of the descriptors the process may have: the rest is for plugins, which
+/// could not start without.
+const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 
 /// Time for the head of a request, and for the silence between two requests on one connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,7 +45,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts and serves until `stop`; returns when the last connection is gone.
 pub(super) async fn run(listener: TcpListener, app: Router, stop: CancellationToken) {
-    let places = std::sync::Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = std::sync::Arc::new(Semaphore::new(places(getrlimit(Resource::Nofile).current)));
     let mut connections = JoinSet::new();
     loop {
         let accepted = async {
@@ -70,6 +74,12 @@ pub(super) async fn run(listener: TcpListener, app: Router, stop: CancellationTo
     while let Some(ended) = connections.join_next().await {
         note_panic(ended);
     }
+}
+
+/// How many connections fit beside the plugins, given how many descriptors there may be; `None` is no limit.
+fn places(descriptors: Option<u64>) -> usize {
+    let fitting = descriptors.map_or(u64::MAX, |limit| limit / DESCRIPTORS_PER_CONNECTION);
+    usize::try_from(fitting).map_or(MAX_CONNECTIONS, |fitting| fitting.clamp(1, MAX_CONNECTIONS))
 }
 
 fn note_panic(ended: Result<(), tokio::task::JoinError>) {
@@ -107,5 +117,19 @@ async fn serve(stream: TcpStream, app: Router, stop: CancellationToken) {
     };
     if let Err(error) = ended {
         tracing::debug!("a connection of the Host API ended early: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_for_plugins() {
+        // A machine with the usual 1024 descriptors would otherwise refuse to start plugins once agents are connected.
+        assert_eq!(places(Some(1024)), 512);
+        assert_eq!(places(Some(65_536)), MAX_CONNECTIONS);
+        assert_eq!(places(None), MAX_CONNECTIONS);
+        assert_eq!(places(Some(0)), 1);
     }
 }

@@ -169,10 +169,15 @@ fn is_allowed_authority(authority: &str, names: &[String]) -> bool {
 }
 
 fn check_token(token: &Token, headers: &HeaderMap) -> Result<(), Refusal> {
+    if token.matches(bearer_of(headers)?) { Ok(()) } else { Err(Refusal::TokenWrong) }
+}
+
+/// The one token that a request shows.
+pub(crate) fn bearer_of(headers: &HeaderMap) -> Result<&[u8], Refusal> {
     let mut shown = headers.get_all(header::AUTHORIZATION).iter();
     match (shown.next(), shown.next()) {
         (None, _) => Err(Refusal::TokenMissing),
-        (Some(value), None) if bearer(value.as_bytes()).is_some_and(|shown| token.matches(shown)) => Ok(()),
+        (Some(value), None) => bearer(value.as_bytes()).ok_or(Refusal::TokenWrong),
         _ => Err(Refusal::TokenWrong),
     }
 }

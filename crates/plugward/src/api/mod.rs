@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(crate) use guard::{Refusal, admit};
+pub(crate) use guard::{Refusal, admit, bearer_of};
 pub(crate) use token::{Token, TokenError};
 
 /// Options of the Host API.

@@ -106,7 +106,8 @@ impl Token {
         }
     }
 
-    fn random() -> Result<Self, TokenError> {
+    /// A new one.
+    pub(crate) fn random() -> Result<Self, TokenError> {
         use std::fmt::Write as _;
         let mut bytes = [0u8; TOKEN_BYTES];
         getrandom::fill(&mut bytes).map_err(|_| TokenError::NoRandomness)?;
@@ -123,8 +124,23 @@ impl Token {
         self.0.as_bytes().ct_eq(shown).into()
     }
 
-    /// The digits, for a caller in tests.
-    #[cfg(test)]
+    /// The digits, for whoever compares or digests them.
+    pub(crate) fn digits(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// Replaces the token of the MCP path; a host that runs notices.
+    pub(crate) fn renew_mcp(home: &Path) -> Result<Self, TokenError> {
+        let path = Self::mcp_path(home);
+        match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(TokenError::Io { path: path.display().to_string(), source })
+            }
+            _ => Self::open_mcp(home),
+        }
+    }
+
+    /// The digits, for the one time that a person is told them.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

@@ -225,6 +225,12 @@ pub(super) enum Command {
     /// Show which agents are here, and which are connected
     #[command(after_help = help::CLIENTS)]
     Clients,
+    /// Give single clients over HTTP a token of their own
+    #[command(after_help = help::TOKEN)]
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
     /// End the host that runs, with all plugins
     #[command(after_help = help::STOP)]
     Stop,
@@ -308,6 +314,31 @@ pub(super) enum GateCommand {
     Run {
         /// `pre-commit`, `post-commit`, `pre-deploy`, `post-deploy` or `review`
         phase: String,
+    },
+}
+
+/// What can be done with tokens.
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Make one; it is shown this once
+    Add {
+        /// What it is called, in traces too
+        name: String,
+        /// The profile of who shows it [default: the one called NAME, else `default`]
+        #[arg(long, value_name = "NAME")]
+        profile: Option<String>,
+    },
+    /// Show which there are
+    List,
+    /// Replace one by a new one, which is shown this once; `default` is the one in run/mcp-token
+    Rotate {
+        /// Which
+        name: String,
+    },
+    /// Take one back: whoever shows it is refused from now on
+    Revoke {
+        /// Which
+        name: String,
     },
 }
 

@@ -32,6 +32,7 @@ Using:
 Agents:
   connect     Enter plugward in an agent's own settings
   disconnect  Take plugward out of an agent's own settings
+  token       Give single clients over HTTP a token of their own
   clients     Show which agents are here, and which are connected
 
 Permissions:
@@ -167,6 +168,17 @@ Examples:
   plugward serve --http 10.0.0.5:8420 --allow-host tools.example
                                           MCP for other machines
   plugward serve                          keep the plugins running for other commands";
+
+pub(super) const TOKEN: &str = "\
+Who shows such a token sees the tools of its profile, and stands under its name in traces. Only a digest of it is kept. A
+host that runs notices every change: what a token that is gone has opened ends within seconds.
+
+Examples:
+  plugward token add build-agent --profile ci
+  plugward token list
+  plugward token rotate build-agent
+  plugward token revoke build-agent
+  plugward token rotate default           the token in run/mcp-token";
 
 pub(super) const STOP: &str = "\
 Example:

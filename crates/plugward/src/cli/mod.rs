@@ -23,6 +23,7 @@ mod plugins;
 mod review;
 mod serve;
 mod stdio;
+mod token;
 mod trace;
 mod trial;
 
@@ -211,6 +212,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, Failure> 
             let http = http.map(|address| serve::HttpFace { address, names: allow_host });
             serve::run(context, serve::Faces { stdio, client, in_process, http }).await
         }
+        Command::Token { command } => token::run(context, command),
         Command::Stop => daemon::stop(context).await,
         Command::Connect(arguments) => clients::connect(context, &arguments).await,
         Command::Disconnect(arguments) => clients::disconnect(context, &arguments).await,

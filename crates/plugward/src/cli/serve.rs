@@ -8,7 +8,6 @@
 use std::cell::Cell;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -103,7 +102,7 @@ async fn serve(context: &Context, host: &Host, offered: Faces, idle: Option<Dura
     raise_descriptor_limit();
     // Before any plugin starts: what cannot be offered needs no start.
     let http = match offered.http {
-        Some(face) => Some(prepare_http(home, face).await?),
+        Some(face) => Some(prepare_http(context, face).await?),
         None => None,
     };
     let control = ControlServer::bind(home).map_err(|error| {
@@ -193,7 +192,8 @@ struct Http {
     api: Option<api::Options>,
 }
 
-async fn prepare_http(home: &Path, face: HttpFace) -> Result<Http, Failure> {
+async fn prepare_http(context: &Context, face: HttpFace) -> Result<Http, Failure> {
+    let home = &context.settings.home;
     let HttpFace { address, names } = face;
     let is_private = address.ip().is_loopback();
     if !is_private && names.is_empty() {
@@ -202,6 +202,11 @@ async fn prepare_http(home: &Path, face: HttpFace) -> Result<Http, Failure> {
             "use --http 127.0.0.1:8420, or add --allow-host NAME for each name that clients on other machines use",
         ));
     }
+    if !is_private {
+        tracing::warn!(
+            "`{address}` is served without TLS: who is on the way reads tokens and results, unless a proxy encrypts"
+        );
+    }
     let listener = if is_private {
         api::bind(address).await
     } else {
@@ -209,7 +214,9 @@ async fn prepare_http(home: &Path, face: HttpFace) -> Result<Http, Failure> {
     };
     let listener = listener.map_err(|error| Failure::new(Exit::Failure, "ADDRESS_UNUSABLE", format!("{error:#}")))?;
     let unusable = |error: api::TokenError| Failure::coded(ErrorCode::HomeUnusable, error.to_string());
-    let admission = gateway::http::Admission { token: api::Token::open_mcp(home).map_err(unusable)?, hosts: names };
+    let files = gateway::http::TokenFiles { home: home.clone(), profiles: context.settings.profiles.clone() };
+    let token = api::Token::open_mcp(home).map_err(unusable)?;
+    let admission = gateway::http::Admission { token, hosts: names, files: Some(files) };
     let api = match is_private {
         true => Some(api::Options::new(api::Token::open(home).map_err(unusable)?)),
         false => None,

@@ -26,8 +26,8 @@ use crate::gateway;
 use crate::profile::Profile;
 use crate::settings::RUN_DIR;
 
-/// Connections at once: agents' MCP sessions and commands. Each costs a task and its buffers.
-const CONNECTIONS_MAX: usize = 256;
+/// Connections at once: agents' MCP sessions and commands. Each costs a task and its buffers, and one descriptor.
+const CONNECTIONS_MAX: usize = 1024;
 
 /// A client sends its request at once; one that does not is not ours.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);

@@ -49,11 +49,13 @@ pub(crate) struct Options {
     pub(crate) first_list_wait: Duration,
     /// What the client gets.
     pub(crate) profile: Profile,
+    /// The name of the token it showed, where it has one of its own.
+    pub(crate) token_name: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { first_list_wait: FIRST_LIST_WAIT, profile: Profile::default() }
+        Self { first_list_wait: FIRST_LIST_WAIT, profile: Profile::default(), token_name: None }
     }
 }
 

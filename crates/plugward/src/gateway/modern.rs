@@ -128,7 +128,7 @@ impl Exchange {
             view: self.server.view(),
             request: self.id,
             params,
-            caller: initialize::caller(self.meta.client.as_ref().map(|client| client.name.as_str())),
+            caller: self.server.caller(self.meta.client.as_ref().map(|client| client.name.as_str())),
             session: self.session,
             counterpart,
             inputs,

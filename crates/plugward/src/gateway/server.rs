@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use plugward_host::Host;
 
 use super::Options;
+use super::initialize;
 use super::tools_list::Lists;
 use super::view::View;
 
@@ -32,6 +33,23 @@ impl Server {
         let view = Arc::new(View::new(options.profile.clone()));
         let shared = Shared { host, options, lists: Lists::new(Arc::clone(&view)), view, began: Instant::now() };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Another one for the same clients' view.
+    pub(super) fn anew(&self) -> Self {
+        Self::new(self.shared.host.clone(), self.shared.options.clone())
+    }
+
+    /// Whether both are one.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// The name of a client in traces and decisions: that of its token, beside which its own word on itself counts for
+    /// nothing.
+    pub(super) fn caller(&self, claimed: Option<&str>) -> String {
+        let own = self.shared.options.token_name.as_ref();
+        own.map_or_else(|| initialize::caller(claimed), |name| format!("token:{name}"))
     }
 
     pub(super) fn host(&self) -> &Host {

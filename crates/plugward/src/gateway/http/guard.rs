@@ -11,7 +11,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use plugward_protocol::mcp::codes;
 
-use crate::api::{Refusal, Token, admit};
+use super::principals::{Principals, TokenFiles};
+use crate::api::{Refusal, Token, admit, bearer_of};
 
 /// Who is let in.
 #[derive(Debug, Clone)]
@@ -20,13 +21,25 @@ pub(crate) struct Admission {
     pub(crate) token: Token,
     /// Names under which this machine is reached, beside those of the loopback interface.
     pub(crate) hosts: Vec<String>,
+    /// Where clients' own tokens are; none where there are none.
+    pub(crate) files: Option<TokenFiles>,
 }
 
-/// Checks a request, and completes the answer.
-pub(super) async fn guard(State(admission): State<Arc<Admission>>, request: Request, next: Next) -> Response {
-    let admitted = admit(request.uri(), request.headers(), Some(&admission.token), &admission.hosts);
+/// What the guard needs: who may call, and under which names.
+pub(super) struct Door {
+    pub(super) principals: Arc<Principals>,
+    pub(super) hosts: Vec<String>,
+}
+
+/// Checks a request, tells the face who makes it, and completes the answer.
+pub(super) async fn guard(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
+    let admitted = admit(request.uri(), request.headers(), None, &door.hosts)
+        .and_then(|()| door.principals.admit(bearer_of(request.headers())?));
     let mut response = match admitted {
-        Ok(()) => next.run(request).await,
+        Ok(principal) => {
+            request.extensions_mut().insert(principal);
+            next.run(request).await
+        }
         Err(refused) => refuse(refused),
     };
     let headers = response.headers_mut();

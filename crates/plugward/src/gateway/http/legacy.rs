@@ -31,8 +31,11 @@ pub(super) fn hello(shared: &Shared, asked: &Asked) -> Result<Response, Response
         failure(StatusCode::BAD_REQUEST, Some(&asked.id), &RpcError::new(codes::INVALID_PARAMS, reason))
     })?;
     let version = ProtocolVersion::negotiate(&params.requested_version);
-    let caller = initialize::caller(params.client.as_ref().map(|client| client.name.as_str()));
-    let session = shared.sessions.begin(version, caller.clone()).map_err(|none| no_session(none, asked))?;
+    let caller = shared.server.caller(params.client.as_ref().map(|client| client.name.as_str()));
+    let session = shared
+        .sessions
+        .begin(version, caller.clone(), &shared.server, &shared.closing)
+        .map_err(|none| no_session(none, asked))?;
     session.asks().declared(asked.params.as_deref());
     tracing::info!(caller = %caller, version = version.as_str(), "a client began an MCP session over HTTP");
     let result = initialize::hello(shared.server.host(), &shared.server.view()).to_result(version);
@@ -71,7 +74,9 @@ pub(super) fn session(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Sessio
             return Err(bad_request("`MCP-Protocol-Version` names no version that has sessions"));
         }
     }
-    let session = shared.sessions.find(id).ok_or_else(|| {
+    // Another's is as unknown as one that never was: its id is no secret to whoever made it.
+    let found = shared.sessions.find(id).filter(|session| session.is_of(&shared.server));
+    let session = found.ok_or_else(|| {
         refusal(StatusCode::NOT_FOUND, codes::INVALID_REQUEST, "session is not there any more: send `initialize`")
     })?;
     session.touch();

@@ -16,6 +16,7 @@ mod guard;
 mod headers;
 mod legacy;
 mod mirror;
+mod principals;
 mod requests;
 mod session;
 mod session_asks;
@@ -25,11 +26,9 @@ mod stateless;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::RequestExt as _;
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
 use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
@@ -37,6 +36,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, RequestExt as _, Router};
 use plugward_protocol::mcp::codes;
 use plugward_protocol::{DEFAULT_MAX_MESSAGE_BYTES, RequestId, RpcError, envelope};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -45,6 +45,9 @@ use tokio_util::sync::CancellationToken;
 use super::Server;
 use accept::Accepts;
 pub(crate) use guard::Admission;
+use guard::Door;
+pub(crate) use principals::TokenFiles;
+use principals::{Principal, Principals};
 use sessions::Sessions;
 
 /// The path.
@@ -59,10 +62,13 @@ const PERMIT_BYTES: usize = 1024;
 /// Time for the body of a request. The longest one over a slow line takes a fraction of it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How often tokens are looked at while nobody asks anything: a stream of a client whose token is gone ends by then.
+const TOKEN_LOOK: Duration = Duration::from_secs(2);
+
 /// Limits of the face, apart from those of connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
-    /// Sessions at once. Ten clients of a few people have tens.
+    /// Sessions at once. Ten clients of a few people have tens; a team that shares one host has hundreds.
     pub(crate) sessions: usize,
     /// Requests of one session at once.
     pub(crate) requests: usize,
@@ -75,7 +81,7 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            sessions: 512,
+            sessions: 1024,
             requests: 128,
             idle: Duration::from_secs(2 * 60 * 60),
             keep_alive: Duration::from_secs(15),
@@ -87,11 +93,14 @@ impl Default for Limits {
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     shared: Arc<Shared>,
+    principals: Arc<OnceLock<Arc<Principals>>>,
 }
 
+/// What a request meets; of the principal who makes it, once that is known.
+#[derive(Clone)]
 struct Shared {
     server: Server,
-    sessions: Sessions,
+    sessions: Arc<Sessions>,
     limits: Limits,
     held: Arc<Semaphore>,
     /// The server ends: long streams end well, calls under way may finish.
@@ -101,31 +110,59 @@ struct Shared {
 impl Endpoint {
     /// A face of this server, until `closing`.
     pub(crate) fn new(server: Server, limits: Limits, closing: CancellationToken) -> Self {
-        let sessions = Sessions::new(server.clone(), limits.clone(), closing.clone());
+        let sessions = Arc::new(Sessions::new(server.clone(), limits.clone(), closing.clone()));
         let held = Arc::new(Semaphore::new(HELD_BYTES / PERMIT_BYTES));
-        Self { shared: Arc::new(Shared { server, sessions, limits, held, closing }) }
+        Self { shared: Arc::new(Shared { server, sessions, limits, held, closing }), principals: Arc::default() }
     }
 
     /// The path, behind its guard.
     pub(crate) fn router(&self, admission: Admission) -> Router {
+        let Admission { token, hosts, files } = admission;
+        let Shared { server, closing, .. } = &*self.shared;
+        let principals = Arc::new(Principals::new(server.clone(), token, files, closing.clone()));
+        // The one place that knows both; there is one router for each endpoint.
+        let _ = self.principals.set(Arc::clone(&principals));
         Router::new()
             .route(PATH, axum::routing::any(serve))
             .with_state(self.clone())
             .layer(DefaultBodyLimit::max(DEFAULT_MAX_MESSAGE_BYTES))
-            .layer(axum::middleware::from_fn_with_state(Arc::new(admission), guard::guard))
+            .layer(axum::middleware::from_fn_with_state(Arc::new(Door { principals, hosts }), guard::guard))
     }
 
-    /// Tells sessions what changes and ends those nobody uses, until the server ends and the last request has.
+    /// Tells sessions what changes and ends those nobody uses or may use, until the server ends and the last request has.
     pub(crate) async fn tend(&self) {
-        self.shared.sessions.tend().await;
+        let watch = async {
+            loop {
+                tokio::time::sleep(TOKEN_LOOK).await;
+                if let Some(principals) = self.principals.get() {
+                    principals.refresh();
+                    self.shared.sessions.end_closed();
+                }
+            }
+        };
+        tokio::select! {
+            () = self.shared.sessions.tend() => {}
+            () = watch => {}
+        }
+    }
+
+    /// The face as a principal has it.
+    fn of(&self, principal: &Principal) -> Shared {
+        let (server, closing) = (principal.server.clone(), principal.closing.clone());
+        Shared { server, closing, ..Shared::clone(&self.shared) }
     }
 }
 
-async fn serve(State(endpoint): State<Endpoint>, request: Request) -> Response {
+async fn serve(
+    State(endpoint): State<Endpoint>,
+    Extension(principal): Extension<Arc<Principal>>,
+    request: Request,
+) -> Response {
+    let shared = endpoint.of(&principal);
     match *request.method() {
-        Method::POST => post(&endpoint, request).await.unwrap_or_else(|refused| refused),
-        Method::GET => legacy::get(&endpoint.shared, request.headers()).unwrap_or_else(|refused| refused),
-        Method::DELETE => legacy::delete(&endpoint.shared, request.headers()).unwrap_or_else(|refused| refused),
+        Method::POST => post(&shared, request).await.unwrap_or_else(|refused| refused),
+        Method::GET => legacy::get(&shared, request.headers()).unwrap_or_else(|refused| refused),
+        Method::DELETE => legacy::delete(&shared, request.headers()).unwrap_or_else(|refused| refused),
         _ => {
             let message = "method is none of POST, GET and DELETE";
             let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, codes::INVALID_REQUEST, message);
@@ -137,7 +174,7 @@ async fn serve(State(endpoint): State<Endpoint>, request: Request) -> Response {
 
 /// A message of a client. What cannot be served is an `Err` as well, so that each check is one line.
 #[allow(clippy::result_large_err, reason = "both sides are the answer")]
-async fn post(endpoint: &Endpoint, request: Request) -> Result<Response, Response> {
+async fn post(shared: &Shared, request: Request) -> Result<Response, Response> {
     if !accept::is_json(request.headers()) {
         let message = "content type is not `application/json`";
         return Err(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, codes::INVALID_REQUEST, message));
@@ -148,9 +185,9 @@ async fn post(endpoint: &Endpoint, request: Request) -> Result<Response, Respons
         return Err(refusal(StatusCode::NOT_ACCEPTABLE, codes::INVALID_REQUEST, message));
     }
     let headers = request.headers().clone();
-    let (bytes, held) = read(&endpoint.shared, request).await?;
+    let (bytes, held) = read(shared, request).await?;
     let posted = Posted { headers, accepts, held };
-    requests::dispatch(&endpoint.shared, posted, &bytes).await
+    requests::dispatch(shared, posted, &bytes).await
 }
 
 /// What surrounds a message.

@@ -293,8 +293,19 @@ impl Session {
         Ok(listing.first_page())
     }
 
+    /// Whether it is of those who have this server.
+    pub(super) fn is_of(&self, server: &Server) -> bool {
+        self.server.is(server)
+    }
+
+    /// Whether those who began it may call no more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closing.is_cancelled()
+    }
+
     /// Tells the client that tools changed, if it has seen others.
-    pub(super) fn tools_are(&self, current: Fingerprint) {
+    pub(super) fn tools_changed(&self) {
+        let current = self.server.lists().current(self.server.host()).fingerprint;
         let mut state = self.state();
         if !state.is_confirmed || state.known.is_none_or(|known| known == current) {
             return;

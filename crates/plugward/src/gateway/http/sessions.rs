@@ -65,7 +65,14 @@ impl Sessions {
     }
 
     /// Begins a session. With as many as allowed, the one that was idle longest makes place.
-    pub(super) fn begin(&self, version: ProtocolVersion, caller: String) -> Result<Arc<Session>, NoSession> {
+    /// It is of those who have this server, and over when `closing` says so.
+    pub(super) fn begin(
+        &self,
+        version: ProtocolVersion,
+        caller: String,
+        server: &Server,
+        closing: &CancellationToken,
+    ) -> Result<Arc<Session>, NoSession> {
         if self.around.closing.is_cancelled() {
             return Err(NoSession::Ending);
         }
@@ -80,7 +87,9 @@ impl Sessions {
                 session.end();
             }
         }
-        let session = Arc::new(Session::new(id.clone(), version, caller, self.around.clone()));
+        let around =
+            Surroundings { server: server.clone(), closing: closing.clone(), ..Surroundings::clone(&self.around) };
+        let session = Arc::new(Session::new(id.clone(), version, caller, around));
         open.insert(id, Arc::clone(&session));
         Ok(session)
     }
@@ -131,11 +140,23 @@ impl Sessions {
         if sessions.is_empty() {
             return;
         }
-        let server = &self.around.server;
-        let current = server.lists().current(server.host()).fingerprint;
         for session in sessions {
-            session.tools_are(current);
+            // Each has its own view of them; a list is made once for all who share it.
+            session.tools_changed();
         }
+    }
+
+    /// Ends the sessions of those who may not call any more.
+    pub(super) fn end_closed(&self) {
+        if self.around.closing.is_cancelled() {
+            return;
+        }
+        self.open().retain(|_, session| {
+            if session.is_closed() {
+                session.end();
+            }
+            !session.is_closed()
+        });
     }
 
     fn end_idle(&self, now: Instant) {

@@ -100,6 +100,14 @@ impl Face {
         self.address
     }
 
+    pub(super) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn token(&self) -> &str {
         &self.token
     }
@@ -140,6 +148,8 @@ impl Face {
             ("Authorization", bearer.as_str()),
             ("Accept", "application/json, text/event-stream"),
         ];
+        // A caller with another token shows that one alone.
+        all.retain(|(name, _)| !headers.iter().any(|(other, _)| other == name));
         all.extend(headers);
         let text = body.map(Value::to_string).unwrap_or_default();
         let name = body.and_then(|body| body["params"]["name"].as_str()).unwrap_or_default();
@@ -148,6 +158,11 @@ impl Face {
             all.extend([("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", about), ("Mcp-Name", name)]);
         }
         self.connect(method, "/mcp", &all, &text)
+    }
+
+    /// Sends a message of an honest client, and reads the head of its answer.
+    pub(super) fn reply(&self, method: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Reply {
+        Reply::read(self.open(method, headers, body))
     }
 
     /// Begins a session and gives its id.

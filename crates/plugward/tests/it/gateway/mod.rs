@@ -4,15 +4,19 @@
 
 mod calls;
 mod client;
+mod crowd;
+mod crowd_client;
 mod ending;
 mod http;
 mod http_client;
+mod isolation;
 mod lists;
 mod modern;
 mod offers;
 mod people;
 mod rounds;
 mod starting;
+mod tokens;
 mod unavailable;
 
 use tempfile::TempDir;

@@ -20,9 +20,10 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{Admission, Endpoint, Limits};
+use super::{Admission, Endpoint, Limits, TokenFiles};
 use crate::api::Token;
 use crate::gateway::{Options, Server};
+use crate::profile::Profiles;
 
 /// Longest wait for anything in a test. Generous: machines that run tests are slow and busy.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -105,7 +106,9 @@ impl Face {
         let token = Token::open_mcp(home.path()).unwrap();
         let closing = CancellationToken::new();
         let endpoint = Endpoint::new(Server::new(host, Options::default()), limits, closing.clone());
-        let admission = Admission { token: token.clone(), hosts: vec!["tools.example".to_owned()] };
+        let files = TokenFiles { home: home.path().to_owned(), profiles: Profiles::default() };
+        let files = Some(files);
+        let admission = Admission { token: token.clone(), hosts: vec!["tools.example".to_owned()], files };
         let router = endpoint.router(admission);
         Self { endpoint, router, token, closing, _home: home }
     }
