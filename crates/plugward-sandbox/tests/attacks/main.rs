@@ -113,6 +113,11 @@ fn main() -> ExitCode {
     if probe::run_if_requested() || levels::nested_if_requested() {
         return ExitCode::SUCCESS;
     }
+    // What is not tried is not shown: a way that is missing is no way that holds.
+    if !fs::exists("/usr/bin/bwrap").unwrap() {
+        println!("/usr/bin/bwrap is not here: install the package `bubblewrap`, the suite goes through it as well");
+        return ExitCode::FAILURE;
+    }
     // Many systems switch core images off for everybody, and then there would be no control.
     let cores = rustix::process::getrlimit(rustix::process::Resource::Core);
     let switched_on = rustix::process::Rlimit { current: cores.maximum, ..cores };
@@ -160,7 +165,7 @@ fn main() -> ExitCode {
     if failed.is_empty() && again { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The other ways of running everything: each user through bubblewrap where that is installed, and root as an ordinary
+/// The other ways of running everything: each user through bubblewrap, and root as an ordinary
 /// user, who does the same.
 fn run_again(arguments: &[String]) -> bool {
     if world::through_bwrap() {
@@ -171,10 +176,6 @@ fn run_again(arguments: &[String]) -> bool {
 }
 
 fn run_through_bwrap(arguments: &[String]) -> bool {
-    if !fs::exists("/usr/bin/bwrap").unwrap() {
-        println!("/usr/bin/bwrap is not here: nothing is run through it");
-        return true;
-    }
     let program = std::env::current_exe().unwrap();
     Command::new(program).args(arguments).arg(world::THROUGH_BWRAP).status().unwrap().success()
 }
