@@ -8,6 +8,8 @@ use std::time::Duration;
 use plugward_policy::{Catalogue, Supervision};
 use plugward_sandbox::Launcher;
 
+use crate::outbound::Trust;
+
 /// The gate of seed 000 §6 (requirements 104, 105): which isolation a start needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Environment {
@@ -60,6 +62,10 @@ pub const STOP_KILL_GRACE: Duration = Duration::from_secs(2);
 
 /// Calls in flight at shutdown get this long to finish before their plugin is stopped.
 pub const DRAIN_GRACE: Duration = Duration::from_secs(5);
+
+/// Longest time calls in flight get to finish on what is replaced, by a restart or by another version of the plugin. Calls
+/// have limits of their own, up to ten minutes; a person waits for a restart, and what is held by a change has to end.
+pub(crate) const DRAIN_LIMIT_MAX: Duration = Duration::from_secs(60);
 
 /// Time a whole shutdown may take. The longest ladder, with its drain and the two commands to a container engine that is
 /// stuck, is half a minute, and a start that is rolled back at the same moment adds its own; what is not over by then is
@@ -126,6 +132,8 @@ pub struct HostConfig {
     pub restart_base_delay: Duration,
     /// How plugins are looked after where their manifests do not say.
     pub supervision: SupervisionSettings,
+    /// Whom to trust when the host itself makes requests over TLS.
+    pub trust: Trust,
     /// Who operates this host, for the record of approvals.
     pub operator: String,
 }

@@ -17,6 +17,7 @@ mod host;
 mod ids;
 mod loader;
 mod offers;
+mod outbound;
 mod package;
 mod raw_object;
 mod registry;
@@ -27,6 +28,7 @@ mod session;
 mod supervisor;
 mod trial;
 mod views;
+mod webhook;
 
 pub use call::breaker::{BreakerState, BreakerView};
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
@@ -44,6 +46,7 @@ pub use events::HostEvent;
 pub use host::{ApprovalOrigin, ExposedTool, GateView, Host};
 pub use loader::{FolderSettings, FolderWatch, MAX_PLUGIN_FILES};
 pub use offers::{OfferError, OfferList, OfferRequest, Offers};
+pub use outbound::{Trust, TrustError};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
 pub use rounds::Inputs;
@@ -51,6 +54,6 @@ pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};
 pub use views::{
-    Answer, AttemptOutcome, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin, NetworkAttempt,
-    PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView, ToolView,
+    Answer, AttemptOutcome, DeliveriesView, FileProblem, FoldersView, HeldTool, HostView, LogLine, LogOrigin,
+    NetworkAttempt, PendingAsk, PluginView, QuarantinedTool, ReviewTool, ReviewView, ToolView,
 };

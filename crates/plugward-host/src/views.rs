@@ -98,8 +98,8 @@ pub struct QuarantinedTool {
 pub struct HostView {
     /// Id.
     pub plugin_id: PluginId,
-    /// Whether it is a command, which has no process between calls.
-    pub is_command: bool,
+    /// Which way it runs: `mcp`, `command` (no process between calls), `prompt` or `webhook` (no process ever).
+    pub backend: &'static str,
     /// State.
     pub status: HostStatus,
     /// Tools registered now.
@@ -134,12 +134,44 @@ pub struct HostView {
     pub is_asleep: bool,
     /// Last failure.
     pub error: Option<String>,
+    /// What became of its events, if it is a webhook.
+    pub deliveries: Option<DeliveriesView>,
+}
+
+/// What became of the events of a webhook since the host began.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeliveriesView {
+    /// Events that a receiver took.
+    pub delivered: u64,
+    /// Events that were tried and not taken.
+    pub failed: u64,
+    /// Events that were not tried: too many waited, or it was stopped.
+    pub dropped: u64,
+    /// Events that wait.
+    pub waiting: usize,
+    /// Whether one is being sent.
+    pub is_sending: bool,
+    /// Why the last one failed; none once one was taken.
+    pub failing: Option<String>,
 }
 
 impl HostView {
     /// All of it that moves, in one line.
     pub fn activity(&self) -> String {
         let state = if self.is_asleep { "asleep" } else { self.status.as_str() };
+        if let Some(DeliveriesView { delivered, failed, dropped, waiting, failing, .. }) = &self.deliveries {
+            let mut line = format!("{state}, {delivered} events delivered, {failed} failed, {waiting} waiting");
+            if *dropped > 0 {
+                line.push_str(&format!(", {dropped} dropped"));
+            }
+            if let Some(reason) = failing {
+                line.push_str(&format!("; FAILING: {reason}"));
+            }
+            return line;
+        }
+        if self.backend == "prompt" {
+            return state.to_owned();
+        }
         let BreakerView { state: breaker, failures, threshold, retry_after, .. } = self.breaker;
         let mut line = format!("{state}, {} calls running, {} waiting", self.calls_running, self.calls_waiting);
         line.push_str(&format!(", breaker {}", breaker.as_str()));
@@ -218,13 +250,14 @@ pub struct ReviewView {
     pub package_files: u64,
     /// Bytes in the package.
     pub package_bytes: u64,
-    /// `server`, `command` for a program that runs once for each call, or `script` for a command that is a shell script.
+    /// `server`, `command` for a program that runs once for each call, `script` for a command that is a shell script, or
+    /// `prompt` or `webhook`, for which no program runs.
     pub runs: &'static str,
-    /// The program that would be executed, and its digest.
+    /// The program that would be executed; empty if none is.
     pub executable: String,
     /// Digest of that program.
     pub executable_digest: Digest,
-    /// The exact argument vector, values of secrets masked.
+    /// The exact argument vector, values of secrets masked; for a plugin without a program what it says or sends.
     pub argv: Vec<String>,
     /// Working directory.
     pub cwd: String,

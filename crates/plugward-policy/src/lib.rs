@@ -14,15 +14,18 @@ mod id;
 mod manifest;
 mod naming;
 mod permission;
+mod prompt;
 mod secret;
 mod state;
 mod visible;
+mod webhook;
 
 pub use access::{
     Access, AccessError, AccessFieldError, AccessLine, AccessPermission, DISK_BYTES_DEFAULT, ExpandAccessError,
     ExpandPathError, ExpandedAccess, FILE_BYTES_DEFAULT, GRANT_PATH_BYTES_MAX, MEMORY_BYTES_DEFAULT, NET_PORT_DEFAULT,
     NetError, NetRule, NetTarget, OPEN_FILES_DEFAULT, PROCESSES_DEFAULT, PathError, PathGrant, Permission,
-    PermissionError, ResourceLimits, Risk, VARIABLE_NAME_BYTES_MAX, VariableError, VariableName, special_address,
+    PermissionError, ResourceLimits, Risk, URL_BYTES_MAX, UrlError, VARIABLE_NAME_BYTES_MAX, VariableError,
+    VariableName, WebUrl, special_address,
 };
 pub use approval::{ApprovalSubject, ApprovalTextError, ApprovedArgument, Change, PinError, ToolPin};
 pub use canonical::CanonicalError;
@@ -46,6 +49,10 @@ pub use manifest::{
 };
 pub use naming::{EXPOSED_NAME_BYTES_MAX, ExposedName, NamingError, NamingMode, PluginTools, expose};
 pub use permission::{Catalogue, Effect, GrantSet, UnknownEffect};
+pub use prompt::{PROMPT_VALUE_BYTES_MAX, PromptArgument, PromptError, PromptMessage, PromptRole, PromptTemplate};
 pub use secret::{SECRET_BYTES_MIN, is_secret_name, secret_values};
 pub use state::{HostStatus, IllegalMove, PluginStatus, UnknownStatus};
 pub use visible::visible;
+pub use webhook::{
+    HostOccasion, Payload, PayloadError, UnknownOccasion, WEBHOOK_HEADER, WEBHOOK_SECRET, WEBHOOK_URL, Webhook,
+};

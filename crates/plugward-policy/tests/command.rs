@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plugward_policy::{
-    ArgumentError, CommandTool, Invocation, Manifest, ManifestErrorKind, OutputForm, Overflow, Prepared,
-    WorkingDirectory, parse_manifest,
+    ArgumentError, CommandTool, Invocation, Manifest, OutputForm, Overflow, Prepared, WorkingDirectory, parse_manifest,
 };
 use proptest::prelude::*;
 use serde_json::value::{RawValue, to_raw_value};
@@ -383,8 +382,6 @@ fn bad_files_are_refused_with_positions_and_all_at_once() {
     for name in ["ab", "9ab", "Abc", "a b", &"a".repeat(51)] {
         assert!(!errors(&with("ls", "").replace("name: demo", &format!("name: {name}"))).is_empty(), "{name}");
     }
-    let other = parse_manifest("type: integration\nname: x\n", "t").unwrap_err();
-    assert_eq!(other.kind(), ManifestErrorKind::Unsupported);
     assert!(errors("type: mcp-tool\n")[0].contains("did you mean `mcp_tool`?"));
     // W18.
     let proto = tool(&with(

@@ -106,7 +106,9 @@ pub use sandbox::{
 pub use spec::{LaunchSpec, StopGrace};
 
 #[cfg(target_os = "linux")]
-pub use linux::{Launcher, Notebook, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
+pub use linux::{
+    Launcher, LocalFiles, Notebook, Place, PluginProcess, Spawned, launcher_main, launcher_main_if_requested,
+};
 #[cfg(all(target_os = "linux", feature = "mutation"))]
 pub use linux::{launcher_main_with_landlock, launcher_main_without};
 #[cfg(target_os = "macos")]

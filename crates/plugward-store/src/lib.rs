@@ -30,6 +30,6 @@ mod writer;
 pub use audit::EVENT_PAGE_MAX;
 pub use error::StoreError;
 pub use records::{ApprovalRow, EventRow, PinRow, PluginRow, Span, SpanFilter, SpanPage};
-pub use redact::{REDACTED_MARK, Redactor, SECRET_MARK, SECRET_MIN_BYTES, TEXT_MAX_CHARS};
+pub use redact::{MaskedStream, REDACTED_MARK, Redactor, SECRET_MARK, SECRET_MIN_BYTES, TEXT_MAX_CHARS};
 pub use store::{SPANS_KEPT_MAX, Store, WriteTransaction};
 pub use trace::{SPAN_PAGE_MAX, TRACE_SPANS_MAX};

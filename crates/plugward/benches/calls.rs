@@ -382,6 +382,7 @@ async fn open(home: &Path) -> Fallible<Host> {
         naming: Naming::Prefixed,
         restart_base_delay: Duration::from_secs(1),
         supervision: SupervisionSettings::default(),
+        trust: plugward_host::Trust::default(),
         operator: "bench".to_owned(),
     };
     Ok(Host::open(config).await?)

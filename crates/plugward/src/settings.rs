@@ -7,13 +7,14 @@
 mod file;
 mod folders;
 mod profiles;
+mod roots;
 mod supervision;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plugward_host::{Environment, FolderSettings, HostConfig, Naming, SupervisionSettings};
+use plugward_host::{Environment, FolderSettings, HostConfig, Naming, SupervisionSettings, Trust};
 use plugward_policy::Catalogue;
 use plugward_sandbox::{Launcher, SpawnError};
 
@@ -101,6 +102,8 @@ pub(crate) struct Settings {
     pub(crate) supervision: SupervisionSettings,
     /// Folders of plugin files; none if there are none.
     pub(crate) folders: Option<FolderSettings>,
+    /// Whom the host trusts for its own requests over TLS.
+    pub(crate) trust: Trust,
     /// Whether there is a settings file.
     pub(crate) has_file: bool,
 }
@@ -143,6 +146,7 @@ impl Settings {
             is_on_demand,
             daemon_idle: file.daemon_idle.unwrap_or(DAEMON_IDLE_DEFAULT),
             folders: file.folders.settings(&home),
+            trust: file.trust,
             home,
             has_file,
         })
@@ -164,6 +168,7 @@ impl Settings {
             naming: self.naming,
             restart_base_delay: self.restart_base_delay,
             supervision: self.supervision,
+            trust: self.trust.clone(),
             operator: operator(),
         })
     }
@@ -339,6 +344,9 @@ mod tests {
             ("plugins_dir = [\"a\", 1]", "config.toml:1:21: `plugins_dir` must be a text"),
             ("plugins_recursive = \"yes\"", "config.toml:1:21: `plugins_recursive` must be true or false"),
             ("plugins_poll_ms = 0", "config.toml:1:19: `plugins_poll_ms` must be a whole number from 100 to 3600000"),
+            ("extra_roots = 1", "config.toml:1:15: `extra_roots` must be a text"),
+            ("extra_roots = \"none.pem\"", "config.toml:1:15: file `none.pem` of `extra_roots`: No such file"),
+            ("extra_roots = \"config.toml\"", "of `extra_roots`: no certificate is in it"),
             ("a = = 1", "config.toml:1:5: "),
             ("naming = \"prefixed\"\nnaming = \"prefixed\"", "config.toml:2:1: "),
         ];

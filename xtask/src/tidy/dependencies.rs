@@ -45,7 +45,7 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ("axum", &["plugward"], "HTTP is one of several faces"),
     ("clap", &["plugward"], "the command line is one of several faces"),
     ("clap_complete", &["plugward"], "the command line is one of several faces"),
-    ("hyper-util", &["plugward"], "HTTP is one of several faces"),
+    ("hyper-util", &["plugward", "plugward-host"], "HTTP is one of several faces; the host itself is a client only"),
     ("jsonschema", &["plugward-host"], "its releases break often; one module wraps it"),
     ("rusqlite", &["plugward-store"], "storage has one door"),
     ("serde-saphyr", &["plugward-policy"], "manifests have one parser"),

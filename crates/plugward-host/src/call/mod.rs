@@ -259,12 +259,19 @@ impl CallPath {
         let (begun, limit) = (Instant::now(), limits.shortest());
         self.decide(tool, &share.caller, limit, span).await?;
         span.stage("decide");
-        let limit = match &tool.route.target {
-            Target::Session(_) | Target::Command(_) => limit,
-            Target::Asleep(_) => limits.with_start(tool.route.manifest.backend.startup_timeout),
-        };
+        // Also one that fell asleep while the call was decided or waited: what it waits for then is the same start.
+        let wakes = AtomicBool::new(false);
+        let placing = self.place(tool, share, &wakes);
+        tokio::pin!(placing);
+        if let Ok(placed) = tokio::time::timeout(limit.saturating_sub(begun.elapsed()), &mut placing).await {
+            return placed;
+        }
+        if !wakes.load(Ordering::Acquire) {
+            return Err(limits.ran_out(limit));
+        }
+        let limit = limits.with_start(tool.route.manifest.backend.startup_timeout);
         let left = limit.saturating_sub(begun.elapsed());
-        tokio::time::timeout(left, self.place(tool, share)).await.map_err(|_| limits.ran_out(limit))?
+        tokio::time::timeout(left, placing).await.map_err(|_| limits.ran_out(limit))?
     }
 
     async fn decide(
@@ -358,7 +365,7 @@ impl Limits {
     fn of(manifest: &Manifest, caller: Option<Duration>) -> Self {
         let setting = match manifest.backend.kind {
             BackendKind::McpStdio => "backend.tool_timeout_seconds",
-            BackendKind::Command(_) => "timeout_ms",
+            BackendKind::Command(_) | BackendKind::Prompt(_) | BackendKind::Webhook(_) => "timeout_ms",
         };
         Self { own: manifest.backend.tool_timeout, caller, setting }
     }

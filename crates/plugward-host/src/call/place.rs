@@ -5,6 +5,7 @@
 //! deadlines: the call path's own covers the wait.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::admission::{Place, Refused, Share};
 use super::{CallPath, Target};
@@ -30,18 +31,24 @@ impl Placed {
 }
 
 impl CallPath {
-    /// Waits for a place, starting the plugin if it sleeps.
-    pub(super) async fn place(&self, asked: &RegisteredTool, share: &Share) -> Result<Placed, CallFailure> {
+    /// Waits for a place, starting the plugin if it sleeps; `wakes` tells that it did.
+    pub(super) async fn place(
+        &self,
+        asked: &RegisteredTool,
+        share: &Share,
+        wakes: &AtomicBool,
+    ) -> Result<Placed, CallFailure> {
         let mut moved_to: Option<RegisteredTool> = None;
         for _ in 0..MOVES_MAX {
             let tool = moved_to.as_ref().unwrap_or(asked);
             match tool.route.admission.enter(share).await {
                 Ok(own) => match &tool.route.target {
-                    Target::Session(_) | Target::Command(_) => {
+                    Target::Session(_) | Target::Command(_) | Target::Nowhere => {
                         let shared = self.admission.enter(share).await.map_err(|error| refused("the host", error))?;
                         return Ok(Placed { moved_to, _own: own, _shared: shared });
                     }
                     Target::Asleep(sleep) => {
+                        wakes.store(true, Ordering::Release);
                         sleep.wake().await.map_err(|reason| CallFailure::Unavailable { reason })?;
                     }
                 },

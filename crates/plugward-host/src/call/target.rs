@@ -19,6 +19,8 @@ pub(crate) enum Target {
     Command(CommandTarget),
     /// Nowhere yet: the place of a call is where a process is started by it.
     Asleep(Arc<Sleep>),
+    /// Nowhere: a plugin without tools.
+    Nowhere,
 }
 
 impl Target {
@@ -34,6 +36,7 @@ impl Target {
             Self::Command(target) => Box::pin(target.call(call, cancel)).await,
             // No place is given out here; said rather than assumed.
             Self::Asleep(_) => Err(RequestError::Unavailable("it is asleep".to_owned())),
+            Self::Nowhere => Err(RequestError::Unavailable("it has no tools".to_owned())),
         }
     }
 
@@ -52,14 +55,14 @@ impl Target {
         match self {
             Self::Session(session) => session.messages_in(),
             Self::Command(target) => target.heard(),
-            Self::Asleep(_) => 0,
+            Self::Asleep(_) | Self::Nowhere => 0,
         }
     }
 
     /// What isolated the last run of a command.
     pub(crate) fn last_enforcement(&self) -> Option<Enforcement> {
         match self {
-            Self::Session(_) | Self::Asleep(_) => None,
+            Self::Session(_) | Self::Asleep(_) | Self::Nowhere => None,
             Self::Command(target) => target.enforcement(),
         }
     }

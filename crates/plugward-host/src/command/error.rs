@@ -14,6 +14,8 @@ pub enum CommandErrorCode {
     TimedOut,
     /// It wrote more than is handed on.
     OutputTooLarge,
+    /// What it wrote should have gone to a file and could not.
+    OutputNotKept,
     /// It ended with an exit code that means failure.
     Failed,
     /// A signal ended it.
@@ -35,6 +37,7 @@ impl CommandErrorCode {
             Self::NotExecutable => "COMMAND_NOT_EXECUTABLE",
             Self::TimedOut => "COMMAND_TIMEOUT",
             Self::OutputTooLarge => "COMMAND_OUTPUT_TOO_LARGE",
+            Self::OutputNotKept => "COMMAND_OUTPUT_NOT_KEPT",
             Self::Failed => "COMMAND_FAILED",
             Self::Signalled => "COMMAND_SIGNALLED",
             Self::OutputInvalid => "COMMAND_OUTPUT_INVALID",

@@ -20,6 +20,7 @@ use super::error::{CommandError, CommandErrorCode, CommandStage};
 use super::outcome::CommandResult;
 use super::run::{Run, run};
 use super::schemas::check_schemas;
+use super::spill::SpillDir;
 use crate::egress::{Attempts, Egress, EgressPlan, Machine};
 use crate::host::users::user_by_home;
 use crate::package::{self, HostEnvironment, LaunchPlan, PackageFacts, PlanInput};
@@ -117,12 +118,13 @@ impl CommandTools {
         let tool = manifest
             .backend
             .command_tool()
+            .filter(|tool| tool.gate.is_none())
             .ok_or_else(|| format!("plugin `{}` is not of type `mcp_tool`", manifest.id))?;
         let input = check_schemas(tool)?;
         // Only for a command that uses it: a project that is the folder of the file as well could not be written to.
         let uses_folder = tool.working_directory == WorkingDirectory::Plugin
             || tool.program().contains('/')
-            || manifest.backend.args.iter().any(|argument| argument.contains("${PLUGIN_DIR}"));
+            || names_its_folder(manifest);
         let folder = folder.filter(|folder| uses_folder && !folder.as_os_str().is_empty()).map(Path::to_owned);
         let registered = Registered {
             manifest: manifest.clone(),
@@ -227,7 +229,7 @@ async fn finish(started: Started, timeout: Duration) -> Result<CommandResult, Co
         let message = format!("{what} cannot be used: {fault}");
         CommandError::new(CommandErrorCode::NotExecutable, CommandStage::Run, message)
     };
-    let Started { tool, prepared, spawned, egress, outputs } = started;
+    let Started { tool, prepared, spawned, egress, outputs, redactor } = started;
     let never = CancellationToken::new();
     // Without a host there is nobody to tell of attempts; the rules are the same.
     let attempts = || Arc::new(Attempts::new(Redactor::new()));
@@ -249,7 +251,8 @@ async fn finish(started: Started, timeout: Duration) -> Result<CommandResult, Co
         prepared,
         timeout,
         used: Duration::ZERO,
-        spill_dir: Some(&outputs),
+        spill_dir: Some(outputs),
+        redactor,
         cancel: &never,
         over: &never,
         notes: None,
@@ -276,7 +279,9 @@ struct Started {
     spawned: Spawned,
     /// Its network, if it may reach some hosts.
     egress: Option<(EgressPlan, Listeners)>,
-    outputs: PathBuf,
+    outputs: SpillDir,
+    /// Knows the secrets it was given.
+    redactor: Redactor,
 }
 
 /// Everything up to the process. Blocks.
@@ -332,11 +337,22 @@ fn start(
     let prepared = tool.prepare(values).map_err(|fault| {
         CommandError::new(CommandErrorCode::ArgumentInvalid, CommandStage::Substitution, fault.to_string())
     })?;
-    plan.argv.truncate(1);
-    plan.argv.extend(prepared.arguments.iter().cloned());
+    plan.set_arguments(&prepared.arguments);
     let (spawned, egress) =
         spawn(&plan, &registered.manifest, launcher).map_err(|text| cannot(CommandStage::Run, text))?;
-    Ok(Started { tool, prepared, spawned, egress, outputs: storage.join("outputs").join(name) })
+    let redactor = Redactor::new();
+    redactor.set_secrets(name, &plan.secrets);
+    let runs = usize::try_from(registered.manifest.backend.max_concurrent_calls).unwrap_or(1);
+    let outputs = SpillDir::new(storage.join("outputs").join(name), runs);
+    Ok(Started { tool, prepared, spawned, egress, outputs, redactor })
+}
+
+/// Whether anything of a tool is said in terms of the folder of its file.
+fn names_its_folder(manifest: &Manifest) -> bool {
+    let backend = &manifest.backend;
+    let texts = backend.args.iter().chain(backend.env.iter().map(|(_, value)| value)).chain(&backend.cwd);
+    let permissions = manifest.all_permissions();
+    texts.cloned().chain(permissions.iter().map(ToString::to_string)).any(|text| text.contains("${PLUGIN_DIR}"))
 }
 
 /// In the sandbox the file asks for, or not at all.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::capture::Captured;
 use super::error::{CommandError, CommandErrorCode, CommandStage};
 use super::run::{Ended, Finished};
+use super::spill::SPILL_BYTES_MAX;
 use crate::error::ErrorCode;
 
 /// Most matches of a pattern that are handed on: a list nobody reads to the end is no result.
@@ -112,8 +113,20 @@ impl CommandResult {
                 result.output.clone_from(&message);
                 result.fail(CommandErrorCode::OutputTooLarge, message);
             }
-            Ended::NotKept(error) => {
-                result.fail(CommandErrorCode::OutputTooLarge, format!("output could not be kept: {error}"));
+            Ended::SpillTooLarge => {
+                let message =
+                    format!("command wrote more than {SPILL_BYTES_MAX} bytes, the most a file of output may have");
+                result.truncated = true;
+                result.fail(CommandErrorCode::OutputTooLarge, message);
+            }
+            Ended::NotKept { dir, error } => {
+                let message = format!(
+                    "output over `max_output_bytes` could not be written to `{}`: {error}; make room on that disk, or \
+                     choose another `output_limit`",
+                    dir.display()
+                );
+                result.truncated = true;
+                result.fail(CommandErrorCode::OutputNotKept, message);
             }
         }
         result
@@ -204,8 +217,8 @@ impl CommandResult {
 }
 
 fn spilled((stream, captured): (&'static str, &Captured)) -> Option<SpilledOutput> {
-    let path = captured.file.clone()?;
-    Some(SpilledOutput { stream, path, bytes: captured.total_bytes })
+    let (path, bytes) = captured.file.clone()?;
+    Some(SpilledOutput { stream, path, bytes })
 }
 
 /// stdout, then stderr, each saying so when it was cut (W10: not said).

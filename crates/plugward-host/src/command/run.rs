@@ -4,19 +4,19 @@
 //! tree has ended when [`run`] returns, and if its caller goes away the tree goes as well (W8, W9). Refuses to judge
 //! what the output means.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plugward_policy::{CommandTool, Prepared};
 use plugward_sandbox::{MainExit, Spawned};
-use serde_json::value::RawValue;
+use plugward_store::Redactor;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::capture::{Capture, CaptureError, Captured, Notes};
 use super::outcome::CommandResult;
+use super::spill::SpillDir;
 use crate::config::STOP_KILL_GRACE;
 use crate::session::process::RunningProcess;
 
@@ -40,8 +40,10 @@ pub(super) enum Ended {
     Stopped,
     /// It wrote more than is handed on.
     TooLarge,
-    /// Its output could not be kept.
-    NotKept(std::io::Error),
+    /// It wrote more than a file of output may have.
+    SpillTooLarge,
+    /// Its output could not be kept in this folder.
+    NotKept { dir: PathBuf, error: std::io::Error },
 }
 
 /// A run that is over.
@@ -63,19 +65,13 @@ pub(crate) struct Run<'a> {
     /// How much of that is gone already.
     pub(crate) used: Duration,
     /// Where output over the limit goes.
-    pub(crate) spill_dir: Option<&'a Path>,
+    pub(crate) spill_dir: Option<SpillDir>,
+    /// Takes secrets out of what it writes.
+    pub(crate) redactor: Redactor,
     pub(crate) cancel: &'a CancellationToken,
     /// Cancelled when the tool is stopped.
     pub(crate) over: &'a CancellationToken,
     pub(crate) notes: Option<Notes>,
-}
-
-/// Notes for a caller that wants them.
-pub(crate) fn notes(
-    sender: Option<mpsc::Sender<Box<RawValue>>>,
-    mask: impl Fn(&str) -> String + Send + Sync + 'static,
-) -> Option<Notes> {
-    sender.map(|sender| Notes::new(sender, mask))
 }
 
 /// Runs what was started to its end.
@@ -105,7 +101,7 @@ async fn drive(spawned: Spawned, run: Run<'_>) -> std::io::Result<Finished> {
         }
     };
     let tool = run.tool;
-    let capture = |name| Capture::new(name, tool.max_output_bytes, tool.overflow, run.spill_dir);
+    let capture = |name| Capture::new(name, tool.max_output_bytes, tool.overflow, run.spill_dir.clone(), &run.redactor);
     let (mut out, mut err) = (capture("stdout"), capture("stderr"));
     let mut notes = run.notes;
     let ended = tokio::select! {
@@ -120,7 +116,7 @@ async fn drive(spawned: Spawned, run: Run<'_>) -> std::io::Result<Finished> {
         _ => end(&process).await,
     };
     let duration = begun.elapsed();
-    Ok(Finished { ended, stdout: out.finish(), stderr: err.finish(), duration, tree_gone })
+    Ok(Finished { ended, stdout: out.finish().await, stderr: err.finish().await, duration, tree_gone })
 }
 
 async fn to_the_end(
@@ -146,7 +142,8 @@ async fn to_the_end(
     tokio::pin!(streams);
     let failed = |error| match error {
         CaptureError::TooLarge => Ended::TooLarge,
-        CaptureError::Spill(error) => Ended::NotKept(error),
+        CaptureError::SpillTooLarge => Ended::SpillTooLarge,
+        CaptureError::Spill { dir, error } => Ended::NotKept { dir, error },
     };
     tokio::select! {
         biased;

@@ -18,6 +18,7 @@ mod greeting;
 mod names;
 mod outside;
 mod plan;
+mod reach;
 mod relay;
 mod request;
 #[cfg(test)]
@@ -25,7 +26,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,23 +43,16 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use attempts::{Attempts, Note};
 pub(crate) use outside::{Machine, Outside};
 pub(crate) use plan::{EgressPlan, EgressPlanError, Leads};
+pub(crate) use reach::{Missed, reach};
 
 use crate::views::AttemptOutcome;
+use reach::NOT_LISTED;
 use relay::{Cut, Outgoing, Traffic};
 use request::Head;
 
 /// Connections of one plugin at a time; more wait. Each holds 32 KiB and two descriptors of the host, which other plugins
 /// need too.
 const MAX_CONNECTIONS: usize = 64;
-
-/// Time for a look-up. The system's resolver asks each of three servers for 5 s.
-const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
-
-/// Time for one address to answer.
-const DIAL_LIMIT: Duration = Duration::from_secs(10);
-
-/// Addresses of one name that are tried.
-const MAX_DIALS: usize = 4;
 
 /// Time for a program to say what it wants of the proxy.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
@@ -74,9 +68,6 @@ const WATCHED: Ipv4Addr = Ipv4Addr::new(127, 9, 0, 1);
 
 /// Names of a watched plugin that get an address.
 const MAX_WATCHED: usize = 4096;
-
-/// Why nothing is asked for on behalf of a plugin that is not on its list.
-const NOT_LISTED: &str = "nobody granted it";
 
 /// The open ways of one running plugin.
 pub(crate) struct Egress<O> {
@@ -96,12 +87,6 @@ struct Shared<O> {
 
 /// Names and the addresses they were given.
 type Watched = Arc<Mutex<BTreeMap<String, Ipv4Addr>>>;
-
-/// Why a connection did not come about.
-enum Missed {
-    Refused(String),
-    Failed(String),
-}
 
 impl<O: Outside> Egress<O> {
     /// Takes over the sockets of a plugin that was started with the network of `plan`. Within a runtime.
@@ -171,11 +156,6 @@ async fn serve<O: Outside>(shared: &Shared<O>, inside: TcpStream, leads: &Leads)
             let _missed = shared.tunnel(inside, &host, port, &[], &[]).await;
         }
         Leads::Proxy => serve_proxy(shared, inside).await,
-        Leads::Nowhere => {
-            let Ok(meant) = inside.local_addr() else { return };
-            let host = shared.watched_name(meant.ip()).unwrap_or_else(|| meant.ip().to_string());
-            shared.note(&host, Some(meant.port()), AttemptOutcome::Refused, NOT_LISTED);
-        }
     }
 }
 
@@ -234,7 +214,7 @@ impl<O: Outside> Shared<O> {
         pending: &[u8],
         reply: &[u8],
     ) -> Result<(), (TcpStream, Missed)> {
-        let outside = match self.reach(host, port).await {
+        let outside = match reach(&self.plan.rules, &self.outside, host, port).await {
             Ok(outside) => outside,
             Err(missed) => {
                 let (outcome, reason) = match &missed {
@@ -265,68 +245,6 @@ impl<O: Outside> Shared<O> {
         Ok(())
     }
 
-    /// Decides, looks up, judges, dials: in this order.
-    async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, Missed> {
-        let rules: Vec<&NetRule> = self.plan.rules.iter().filter(|rule| rule.matches(host, port)).collect();
-        if rules.is_empty() {
-            return Err(Missed::Refused(NOT_LISTED.to_owned()));
-        }
-        let addresses = self.addresses(host, &rules).await?;
-        let mut permitted = Vec::new();
-        let mut refusal = None;
-        for address in addresses {
-            match self.refusal(&rules, address, port) {
-                None => permitted.push(address),
-                Some(reason) => {
-                    refusal.get_or_insert_with(|| format!("it leads to {address}, which {reason}"));
-                }
-            }
-        }
-        if let (true, Some(reason)) = (permitted.is_empty(), refusal) {
-            return Err(Missed::Refused(reason));
-        }
-        let mut failure = "it has no address".to_owned();
-        for address in permitted.into_iter().take(MAX_DIALS) {
-            match timeout(DIAL_LIMIT, self.outside.dial((address, port).into())).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => failure = error.to_string(),
-                Err(_) => failure = format!("no answer within {} s", DIAL_LIMIT.as_secs()),
-            }
-        }
-        Err(Missed::Failed(failure))
-    }
-
-    async fn addresses(&self, host: &str, rules: &[&NetRule]) -> Result<Vec<IpAddr>, Missed> {
-        if let Ok(address) = host.parse() {
-            return Ok(vec![address]);
-        }
-        // No resolver has a say in what this machine is.
-        if rules.iter().any(|rule| rule.is_this_machine()) {
-            return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
-        }
-        match timeout(LOOKUP_LIMIT, self.outside.resolve(host.to_owned())).await {
-            Ok(Ok(addresses)) => Ok(addresses),
-            Ok(Err(error)) => Err(Missed::Failed(format!("its name was not found: {error}"))),
-            Err(_) => Err(Missed::Failed(format!("no name server answered within {} s", LOOKUP_LIMIT.as_secs()))),
-        }
-    }
-
-    /// Why a connection must not end at `address`.
-    fn refusal(&self, rules: &[&NetRule], address: IpAddr, port: u16) -> Option<&'static str> {
-        // Somebody granted the address itself, and with it that a name leads there.
-        let is_granted = |rule: &NetRule| rule.target() == NetTarget::Address(address) && rule.port() == Some(port);
-        if self.plan.rules.iter().any(is_granted) {
-            return None;
-        }
-        let mut refusals = rules.iter().map(|rule| rule.refuses(address));
-        let first = refusals.next().flatten();
-        if first.is_some() && refusals.all(|refusal| refusal.is_some()) {
-            return first;
-        }
-        // Only names of this machine lead to loopback addresses here; any other address of it is a way around that.
-        (!address.is_loopback() && self.outside.is_own(address)).then_some("is an address of this machine")
-    }
-
     fn note(&self, host: &str, port: Option<u16>, outcome: AttemptOutcome, reason: &str) {
         self.attempts.note(Note { host, port, outcome, reason });
     }
@@ -338,7 +256,7 @@ impl<O: Outside> Shared<O> {
             return Some(Ipv4Addr::LOCALHOST);
         }
         if self.plan.is_watching {
-            return self.watch(name);
+            return self.watch(question);
         }
         let listed = self.plan.names.get(name).copied();
         if listed.is_none() {
@@ -362,7 +280,13 @@ impl<O: Outside> Shared<O> {
     }
 
     /// Gives a watched name an address of its own.
-    fn watch(&self, name: &str) -> Option<Ipv4Addr> {
+    fn watch(&self, question: &names::Question) -> Option<Ipv4Addr> {
+        let name = question.name.as_str();
+        let note = Note { host: name, port: None, outcome: AttemptOutcome::Refused, reason: NOT_LISTED };
+        match question.is_beside {
+            true => self.attempts.note_beside(note),
+            false => self.attempts.note(note),
+        }
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(address) = watched.get(name) {
             return Some(*address);
@@ -370,15 +294,7 @@ impl<O: Outside> Shared<O> {
         let number = u32::try_from(watched.len()).ok().filter(|_| watched.len() < MAX_WATCHED)?;
         let address = Ipv4Addr::from(u32::from(WATCHED) + number);
         watched.insert(name.to_owned(), address);
-        drop(watched);
-        // Whether it also connects is noted then, with the port.
-        self.note(name, None, AttemptOutcome::Refused, NOT_LISTED);
         Some(address)
-    }
-
-    fn watched_name(&self, address: IpAddr) -> Option<String> {
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.iter().find(|(_, given)| IpAddr::V4(**given) == address).map(|(name, _)| name.clone())
     }
 }
 

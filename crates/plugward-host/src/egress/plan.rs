@@ -27,8 +27,6 @@ pub(crate) enum Leads {
     To(NetRule),
     /// Whatever a program asks the proxy for, if a rule covers it.
     Proxy,
-    /// Nowhere: it is only noted what was wanted.
-    Nowhere,
 }
 
 /// One listener.
@@ -97,11 +95,10 @@ impl EgressPlan {
         }
     }
 
-    /// The network of a plugin that is watched: whatever name it asks for, and whatever it connects to on one of `ports`,
-    /// is noted and leads nowhere.
-    pub(crate) fn watching(ports: &BTreeSet<u16>) -> Self {
-        let door = |port: &u16| Door { at: (Ipv4Addr::UNSPECIFIED, *port).into(), leads: Leads::Nowhere };
-        Self { doors: ports.iter().map(door).take(MAX_LISTENERS).collect(), is_watching: true, ..Self::default() }
+    /// The network of a plugin that is watched: whatever name it asks for gets an address, and no connection leads anywhere.
+    /// Ports are seen by whoever watches its calls.
+    pub(crate) fn watching() -> Self {
+        Self { is_watching: true, ..Self::default() }
     }
 
     /// As the sandbox is told.
@@ -160,7 +157,6 @@ mod tests {
         let shown = |door: &Door| match &door.leads {
             Leads::To(rule) => format!("{} {rule}", door.at),
             Leads::Proxy => format!("{} proxy", door.at),
-            Leads::Nowhere => format!("{} nowhere", door.at),
         };
         plan.doors.iter().map(shown).collect()
     }
@@ -210,13 +206,5 @@ mod tests {
         assert!(EgressPlan::of(&rules(&many[1..])).is_ok());
         let error = EgressPlan::of(&rules(&many)).unwrap_err();
         assert!(error.to_string().contains("more than 128 hosts"), "{error}");
-    }
-
-    #[test]
-    fn a_watched_plugin_finds_every_port_and_no_host() {
-        let plan = EgressPlan::watching(&[443, 80].into());
-        assert!(plan.is_watching && plan.rules.is_empty());
-        assert_eq!(plan.doors[0], Door { at: "0.0.0.0:80".parse().unwrap(), leads: Leads::Nowhere });
-        assert_eq!(plan.doors.len(), 2);
     }
 }

@@ -321,19 +321,20 @@ async fn names_are_answered_here_and_never_passed_on() {
     assert!(running.looked_up().is_empty());
 }
 
-/// For trying a plugin out: it believes that it found its hosts, nothing leaves, and every wish has its port.
+/// For trying a plugin out: it believes that it found its hosts, nothing is looked up, and a person reads how often it asked.
 #[tokio::test]
 async fn a_watched_plugin_tells_what_it_wants() {
-    let running = Running::start(EgressPlan::watching(&[443].into()), Stage::default());
-    let answer = running.ask("telemetry.example", 1).await;
-    assert!(answer.ends_with(&[127, 9, 0, 1]), "{answer:?}");
-    assert!(running.ask("other.example", 1).await.ends_with(&[127, 9, 0, 2]));
-    let port = running.doors[0].port();
-    for (host, place) in [("127.9.0.1", "telemetry.example"), ("127.0.0.9", "127.0.0.9")] {
-        let mut stream = TcpStream::connect((host, port)).await.unwrap();
-        let _cut = timeout(PATIENCE, stream.read(&mut [0; 1])).await.unwrap();
-        assert_eq!(running.noted(&format!("{place}:{port}")).await.outcome, AttemptOutcome::Refused);
+    let running = Running::start(EgressPlan::watching(), Stage::default());
+    for _ in 0..3 {
+        let answer = running.ask("telemetry.example", 1).await;
+        assert!(answer.ends_with(&[127, 9, 0, 1]), "{answer:?}");
     }
+    assert!(running.ask("other.example", 1).await.ends_with(&[127, 9, 0, 2]));
+    // The question for the newer kind of address, which comes with each of the above, is no question of its own.
+    running.ask("other.example", 28).await;
+    let counts: Vec<_> = running.attempts.view().into_iter().map(|it| (it.host, it.port, it.count)).collect();
+    assert!(counts.contains(&("telemetry.example".to_owned(), None, 3)), "{counts:?}");
+    assert!(counts.contains(&("other.example".to_owned(), None, 1)), "{counts:?}");
     assert!(running.looked_up().is_empty() && running.dialled().is_empty());
 }
 

@@ -5,7 +5,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use plugward_policy::{PluginStatus, RemoteToolName, ToolId};
+use plugward_policy::{BackendKind, PluginStatus, RemoteToolName, ToolId};
 use plugward_store::{Span, SpanFilter, SpanPage};
 use serde_json::value::RawValue;
 use tokio::sync::broadcast;
@@ -239,6 +239,12 @@ impl Inner {
             let (path, reasons) = (problem.path.display(), problem.reasons.join("; "));
             is_kept.then(|| format!("the version before stays, because of its file `{path}`: {reasons}"))
         }));
+        warnings.extend(
+            host.deliveries
+                .iter()
+                .filter_map(|counts| counts.failing.as_ref())
+                .map(|reason| format!("the last event could not be delivered: {reason}")),
+        );
         warnings.extend(contract.iter().flat_map(|contract| contract.warnings.iter().cloned()));
         PluginView {
             id: plugin.id.clone(),
@@ -281,7 +287,7 @@ impl Inner {
         let launched = running.and_then(|running| running.launched.as_ref());
         HostView {
             plugin_id: plugin.id.clone(),
-            is_command: plugin.manifest.backend.command_tool().is_some(),
+            backend: backend_word(&plugin.manifest.backend.kind),
             status: state.host_status,
             tools_count: snapshot.tools().iter().filter(|tool| tool.route.plugin == plugin.id).count(),
             started_at: launched.map(|launched| launched.started_at),
@@ -299,7 +305,18 @@ impl Inner {
             next_start_in: state.next_start_at.map(|at| at.saturating_duration_since(Instant::now())),
             is_asleep: state.asleep.is_some(),
             error: state.error.clone(),
+            deliveries: plugin.manifest.backend.webhook().map(|_| plugin.deliveries.view()),
         }
+    }
+}
+
+/// The word for a way of running in answers.
+fn backend_word(kind: &BackendKind) -> &'static str {
+    match kind {
+        BackendKind::McpStdio => "mcp",
+        BackendKind::Command(_) => "command",
+        BackendKind::Prompt(_) => "prompt",
+        BackendKind::Webhook(_) => "webhook",
     }
 }
 

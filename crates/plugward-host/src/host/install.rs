@@ -59,7 +59,7 @@ impl Inner {
             })
             .await;
         if let Err(error) = inserted {
-            remove_tree(&self.package_dir(&row));
+            remove_aside(self.package_dir(&row)).await;
             return Err(error);
         }
         tracing::info!(plugin = %parsed.manifest.id, version = %parsed.manifest.version, "installed");
@@ -344,7 +344,7 @@ pub(super) fn manifest_error(error: &ManifestError) -> HostError {
 /// Such files lie side by side, and a change of one is none of the others'.
 fn lone_file(manifest_path: &Path, parsed: &ParsedManifest) -> bool {
     let is_package_name = package::MANIFEST_NAMES.iter().any(|name| manifest_path.ends_with(name));
-    parsed.manifest.backend.command_tool().is_some() && !is_package_name
+    parsed.manifest.backend.is_lone_file() && !is_package_name
 }
 
 /// Copies the one file, whose text was read, as a package of its own.
@@ -369,6 +369,12 @@ pub(super) fn io_error(path: &Path, error: &std::io::Error) -> HostError {
 
 pub(super) fn package_error(error: &package::PackageError) -> HostError {
     HostError::new(ErrorCode::PluginPackageInvalid, error.to_string())
+}
+
+/// As [`remove_tree`], on a thread that may wait for a disk.
+pub(super) async fn remove_aside(path: PathBuf) {
+    // A removal that panicked is one that failed: the sweep at the next start tries again.
+    let _ = tokio::task::spawn_blocking(move || remove_tree(&path)).await;
 }
 
 /// Removal of folders is best effort: the sweep at the next start tries again.

@@ -199,7 +199,12 @@ impl Inner {
                 }
             }
         }
-        stop::stop(self, plugin, Ladder::ORDERLY).await;
+        if plugin.state().asleep.is_some() {
+            // No process to end, and calls that wait for one: they get the one that is started now.
+            plugin.state().cancel_restart();
+        } else {
+            stop::stop(self, plugin, Ladder::ORDERLY).await;
+        }
         plugin.breaker.reset();
         start::start(self, plugin).await
     }
@@ -208,7 +213,7 @@ impl Inner {
     pub(super) fn start_soon(self: &Arc<Self>, plugin: &Arc<Plugin>) {
         let (inner, plugin) = (Arc::clone(self), Arc::clone(plugin));
         self.tasks.spawn(async move {
-            let has_process = plugin.manifest.backend.command_tool().is_none();
+            let has_process = !plugin.manifest.backend.is_lone_file();
             if has_process && plugin.manifest.supervision.lazy && inner.lay_down(&plugin).await {
                 return;
             }

@@ -7,25 +7,24 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use plugward_policy::{Manifest, PluginId, parse_manifest};
 use plugward_store::PluginRow;
 use serde::{Deserialize, Serialize};
 
-use super::install::{copy_lone_file, create_private_dir, io_error, manifest_error, package_error, remove_tree};
+use super::install::{
+    copy_lone_file, create_private_dir, io_error, manifest_error, package_error, remove_aside, remove_tree,
+};
 use super::{INCOMING_DIR, Inner, PACKAGES_DIR};
 use crate::call::epoch_us;
+use crate::config::DRAIN_LIMIT_MAX;
 use crate::error::{ErrorCode, HostError};
 use crate::ids::random_hex;
 use crate::package::{self, PackageFacts, PackageLimits};
 use crate::supervisor::stop::{self, Ladder};
 use crate::supervisor::{Plugin, command};
 use crate::views::{FoldersView, LogOrigin};
-
-/// Longest time the calls in flight on an old version get to end. Their own limits are at most ten minutes; a plugin that
-/// is held by a change has to end sooner.
-const DRAIN_LIMIT_MAX: Duration = Duration::from_secs(60);
 
 /// A plugin as its file has it.
 #[derive(Debug, Clone)]
@@ -95,16 +94,12 @@ impl Inner {
             leaving.contains(&incoming.manifest.id)
         };
         if is_leaving || !matches!(taken, Ok(None)) {
-            remove_tree(&incoming.copy);
+            remove_aside(incoming.copy).await;
             let message = format!("plugin `{}` is installed already", incoming.row.id);
             return Err(HostError::new(ErrorCode::PluginAlreadyInstalled, message));
         }
         let place = self.package_dir(&incoming.row);
-        remove_tree(&place);
-        std::fs::rename(&incoming.copy, &place).map_err(|error| {
-            remove_tree(&incoming.copy);
-            io_error(&place, &error)
-        })?;
+        put_in_place(incoming.copy, place.clone()).await?;
         let (record, from, project) = (incoming.row.clone(), file.loaded_from(), self.project_folder());
         let kept = self.blocking(move |inner| {
             inner.path.store.write(move |tx| {
@@ -114,7 +109,7 @@ impl Inner {
             })
         });
         if let Err(error) = kept.await {
-            remove_tree(&place);
+            remove_aside(place).await;
             return Err(error);
         }
         tracing::info!(plugin = %incoming.row.id, file = %file.path.display(), "loaded");
@@ -130,7 +125,7 @@ impl Inner {
         let copy = incoming.copy.clone();
         let replaced = self.replace_version(file, incoming).await;
         // What was put in place is there no more.
-        remove_tree(&copy);
+        remove_aside(copy).await;
         if let Err(error) = &replaced {
             tracing::warn!(plugin = %id, code = %error.code, "the new version was not taken: {}", error.message);
         }
@@ -143,9 +138,11 @@ impl Inner {
         let _operation = old.interrupt().await;
         old.still_installed()?;
         let before = old.state().row.clone();
-        let has_package = self.package_dir(&row).exists();
+        let place = self.package_dir(&row);
+        let has_package = tokio::fs::try_exists(&place).await.unwrap_or(false);
         if before.package_digest == row.package_digest && before.source == row.source && has_package {
-            // Touched, and the same byte for byte.
+            // Touched, and the same byte for byte. A start that this broke off begins anew.
+            self.start_if_wanted(&old);
             return self.note_file(&old.id, file).await;
         }
         row.enabled = before.enabled;
@@ -153,29 +150,31 @@ impl Inner {
         let drain = old.manifest.backend.tool_timeout.min(DRAIN_LIMIT_MAX);
         stop::stop(self, &old, Ladder { drain, ..Ladder::ORDERLY }).await;
         let _roster = self.roster.lock().await;
-        let place = self.package_dir(&row);
         let aside = self.config.home.join(INCOMING_DIR).join(random_hex::<8>());
-        let moved = match std::fs::rename(&place, &aside) {
+        let moved = match tokio::fs::rename(&place, &aside).await {
             // A host that died between these two steps left none.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             moved => moved,
         };
-        let moved = moved.and_then(|()| std::fs::rename(&copy, &place));
+        let moved = match moved {
+            Ok(()) => tokio::fs::rename(&copy, &place).await,
+            failed => failed,
+        };
         let stored = match moved {
             Ok(()) => self.store_version(file, &row, &manifest).await,
             Err(error) => Err(io_error(&place, &error)),
         };
         if let Err(error) = stored {
             // The version before comes back, package and process.
-            if aside.exists() {
-                remove_tree(&place);
-                let _ = std::fs::rename(&aside, &place);
+            if tokio::fs::try_exists(&aside).await.unwrap_or(false) {
+                remove_aside(place.clone()).await;
+                let _ = tokio::fs::rename(&aside, &place).await;
             }
             old.state().settle(!old.missing_grants().is_empty());
             self.start_if_wanted(&old);
             return Err(error);
         }
-        remove_tree(&aside);
+        remove_aside(aside).await;
         // Whoever still waits for a turn with the old version finds that it is over.
         old.state().removed = true;
         self.path.asks.forget(&old.id);
@@ -297,6 +296,18 @@ impl Inner {
     pub(crate) fn note_folders(&self, view: FoldersView) {
         *self.folders.lock().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }
+}
+
+/// Moves a copy to where packages are; what lay there belongs to nobody any more.
+async fn put_in_place(copy: PathBuf, place: PathBuf) -> Result<(), HostError> {
+    let moved = tokio::task::spawn_blocking(move || {
+        remove_tree(&place);
+        std::fs::rename(&copy, &place).map_err(|error| {
+            remove_tree(&copy);
+            io_error(&place, &error)
+        })
+    });
+    moved.await.map_err(|_| HostError::internal("moving a package"))?
 }
 
 impl super::Host {

@@ -8,7 +8,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use plugward_policy::{
-    ApprovalSubject, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin, is_secret_name, visible,
+    ApprovalSubject, Backend, BackendKind, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin,
+    is_secret_name, visible,
 };
 use plugward_store::{ApprovalRow, EventRow, PinRow};
 use serde_json::value::RawValue;
@@ -113,8 +114,14 @@ impl Inner {
         let Planned { plan, facts, .. } = planned;
         let manifest = &plugin.manifest;
         let catalogue = &self.path.catalogue;
-        let mut argv = vec![visible(&plan.executable.path.display().to_string())];
-        argv.extend(subject.argv.iter().map(|argument| visible(&argument.masked())));
+        let argv = match in_words(&manifest.backend) {
+            Some(lines) => lines.iter().map(|line| visible(line)).collect(),
+            None => {
+                let mut argv = vec![visible(&plan.executable.path.display().to_string())];
+                argv.extend(subject.argv.iter().map(|argument| visible(&argument.masked())));
+                argv
+            }
+        };
         let masked = |name: &str, value: &str| {
             let is_secret = is_secret_name(name) || plan.secrets.iter().any(|secret| value.contains(secret.as_str()));
             if is_secret { "***".to_owned() } else { visible(value) }
@@ -123,10 +130,12 @@ impl Inner {
         warnings.extend(
             facts.escaping_links.iter().map(|link| format!("the package has a link that leads out of it: {link}")),
         );
-        warnings.extend(
-            plan.host_variables.iter().map(|name| format!("it is given the value of your environment variable {name}")),
-        );
-        warnings.extend(confinement_warnings(plan));
+        let use_of = if manifest.backend.has_program() { "it is given" } else { "what is sent is made with" };
+        let note = |name: &String| format!("{use_of} the value of your environment variable {name}");
+        warnings.extend(plan.host_variables.iter().map(note));
+        if manifest.backend.has_program() {
+            warnings.extend(confinement_warnings(plan));
+        }
         ReviewView {
             id: plugin.id.clone(),
             name: visible(&manifest.name),
@@ -136,11 +145,7 @@ impl Inner {
             package_digest: facts.digest,
             package_files: facts.files,
             package_bytes: facts.bytes,
-            runs: match manifest.backend.command_tool().map(|tool| &tool.invocation) {
-                None => "server",
-                Some(Invocation::Argv(_)) => "command",
-                Some(Invocation::Shell(_)) => "script",
-            },
+            runs: runs(&manifest.backend),
             executable: visible(&plan.executable.file.display().to_string()),
             executable_digest: plan.executable.digest,
             argv,
@@ -148,6 +153,7 @@ impl Inner {
             environment: plan.manifest_env.iter().map(|(name, value)| (visible(name), masked(name, value))).collect(),
             inherited_environment: package::PASSED_VARIABLES
                 .iter()
+                .filter(|_| manifest.backend.has_program())
                 .filter(|name| self.environment.get(name).is_some())
                 .map(|name| (*name).to_owned())
                 .collect(),
@@ -159,8 +165,11 @@ impl Inner {
             access: subject.access.describe(self.environment.get("HOME").and_then(OsStr::to_str)),
             shared: plan.confinement.shared_paths(),
             minimum_level: manifest.min_sandbox_level.as_str().to_owned(),
-            isolation: isolation(self.config.environment, manifest.min_sandbox_level, plan.container.is_some())
-                .to_owned(),
+            isolation: match manifest.backend.has_program() {
+                true => isolation(self.config.environment, manifest.min_sandbox_level, plan.container.is_some()),
+                false => "no program of it ever runs: the host does what is written above, and nothing else",
+            }
+            .to_owned(),
             tools: review_tools(plugin, offer),
             warnings,
             changes,
@@ -385,6 +394,29 @@ fn confinement_warnings(plan: &package::LaunchPlan) -> Vec<String> {
         )
     }));
     warnings
+}
+
+/// Which way a plugin runs, for a review.
+fn runs(backend: &Backend) -> &'static str {
+    match &backend.kind {
+        BackendKind::McpStdio => "server",
+        BackendKind::Prompt(_) => "prompt",
+        BackendKind::Webhook(_) => "webhook",
+        BackendKind::Command(tool) => match tool.invocation {
+            Invocation::Argv(_) => "command",
+            Invocation::Shell(_) => "script",
+        },
+    }
+}
+
+/// What a plugin without a program does, in the place of a command; a message may have many lines.
+fn in_words(backend: &Backend) -> Option<Vec<String>> {
+    let texts = match &backend.kind {
+        BackendKind::Prompt(prompt) => prompt.in_words(),
+        BackendKind::Webhook(webhook) => webhook.in_words(),
+        BackendKind::McpStdio | BackendKind::Command(_) => return None,
+    };
+    Some(texts.iter().flat_map(|text| text.lines()).map(str::to_owned).collect())
 }
 
 /// Definitions kept from an offer, as pins.

@@ -3,12 +3,14 @@
 //! Owns who may ask for a trial (somebody who confirms the digest of the command by a review, as for an approval), its
 //! empty home, and its place in the record. Refuses counting a trial as an approval: afterwards the plugin is what it was.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use plugward_policy::{AccessPermission, Digest};
+use plugward_sandbox::LocalFiles;
 use plugward_store::EventRow;
 
 use super::{ApprovalOrigin, Host, INCOMING_DIR, Inner, install};
@@ -65,8 +67,12 @@ impl Inner {
         interrupted: &tokio_util::sync::CancellationToken,
     ) -> Result<TrialView, HostError> {
         let id = &plugin.id;
-        if plugin.manifest.backend.command_tool().is_some() {
-            let message = format!("plugin `{id}` is a command that runs when it is called: a trial would see nothing");
+        if plugin.manifest.backend.is_lone_file() {
+            let what = match plugin.manifest.backend.has_program() {
+                true => "is a command that runs when it is called",
+                false => "runs no program",
+            };
+            let message = format!("plugin `{id}` {what}: a trial would see nothing");
             return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message));
         }
         let mut planned = self.plan_at_home(plugin, home.0.clone()).await?;
@@ -88,7 +94,8 @@ impl Inner {
         // It looks at the file system.
         let judged = tokio::task::spawn_blocking(move || {
             let user_home = user_home.as_deref();
-            let around = Around { manifest: &manifest, plan: &plan, user_home, own_dir: &own_dir, names };
+            let (plan, files) = (&plan, RefCell::new(LocalFiles::new()));
+            let around = Around { manifest: &manifest, plan, user_home, own_dir: &own_dir, names, files };
             propose(&attempts, &around)
         });
         let proposal = judged.await.map_err(|_| HostError::internal("judging a trial"))?;

@@ -1,8 +1,9 @@
 //! What follows from what was loaded and what lies in the folders now.
 //!
-//! Owns the rules, and no file: which file a plugin belongs to (the first by path, at every look), what becomes of a file
-//! that went bad (the version before stays), and that a plugin whose file did not change is in no action. Refuses to
-//! read anything and to do anything.
+//! Owns the rules, and no file: which file a plugin belongs to, what becomes of a file that went bad (the version before
+//! stays), and that a plugin whose file did not change is in no action. Of several files with one id the plugin belongs
+//! to the one it was loaded from, as long as that claims it (H4: a newcomer takes nobody's place); else to one with the
+//! same content, which is a rename; else to the first by path. Refuses to read anything and to do anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -92,7 +93,7 @@ impl Action {
 pub(super) enum Problem {
     /// It is no plugin.
     Bad { reasons: Vec<String>, keeps: Option<PluginId> },
-    /// An earlier file is this plugin already.
+    /// Another file is this plugin already.
     Duplicate { id: PluginId, first: PathBuf },
     /// A plugin of this id was installed by hand.
     ByHand { id: PluginId },
@@ -130,50 +131,32 @@ impl Scan {
     }
 }
 
+/// One file's claim of an id.
+#[derive(Clone, Copy)]
+struct Claim<'a> {
+    path: &'a PathBuf,
+    /// None: whatever it was before.
+    digest: Option<&'a String>,
+}
+
 /// Works out what is to be done.
 pub(super) fn plan(known: &Known, scan: &Scan) -> Plan {
     let mut plan = Plan::default();
-    // In the order of paths: the first claim of an id is the one that counts. No digest: whatever it was before.
-    let mut claims: BTreeMap<PluginId, (PathBuf, Option<String>)> = BTreeMap::new();
-    let owned_by = |path: &Path| {
-        let mut all = known.plugins.iter();
-        all.find(|(_, owned)| owned.file == path).map(|(id, _)| id.clone())
-    };
-    for (path, found) in &scan.files {
-        let (id, digest) = match found {
-            Found::Plugin { id, .. } if known.by_hand.contains(id) => {
-                plan.problems.insert(path.clone(), Problem::ByHand { id: id.clone() });
-                continue;
-            }
-            Found::Plugin { id, digest } => (id.clone(), Some(digest.clone())),
-            Found::Bad { reasons, .. } => {
-                let keeps = owned_by(path);
-                let problem = Problem::Bad { reasons: reasons.clone(), keeps: keeps.clone() };
-                plan.problems.insert(path.clone(), problem);
-                let Some(id) = keeps else { continue };
-                (id, None)
-            }
-            Found::Unsettled => {
-                let keeps = owned_by(path);
-                plan.problems.insert(path.clone(), Problem::Unsettled { keeps: keeps.clone() });
-                let Some(id) = keeps else { continue };
-                (id, None)
-            }
-        };
-        match claims.get(&id) {
-            // A file that is no plugin any more has its problem told already.
-            Some((first, _)) if digest.is_some() => {
-                plan.problems.insert(path.clone(), Problem::Duplicate { id, first: first.clone() });
-            }
-            Some(_) => {}
-            None => drop(claims.insert(id, (path.clone(), digest))),
-        }
+    let mut claimed: BTreeMap<PluginId, Claim<'_>> = BTreeMap::new();
+    for (id, claims) in claims(known, scan, &mut plan.problems) {
+        let Some(first) = choose(&claims, known.plugins.get(&id)).copied() else { continue };
+        // A file that is no plugin any more has its problem told already.
+        let others = claims.iter().filter(|claim| claim.path != first.path && claim.digest.is_some());
+        plan.problems.extend(others.map(|claim| {
+            let problem = Problem::Duplicate { id: id.clone(), first: first.path.clone() };
+            (claim.path.clone(), problem)
+        }));
+        claimed.insert(id, first);
     }
-    let gone = known.plugins.iter().filter(|(id, owned)| !claims.contains_key(*id) && scan.sees(&owned.file));
+    let gone = known.plugins.iter().filter(|(id, owned)| !claimed.contains_key(*id) && scan.sees(&owned.file));
     plan.actions.extend(gone.map(|(id, _)| Action::Remove { id: id.clone() }));
-    plan.actions.extend(claims.into_iter().filter_map(|(id, (file, digest))| {
-        let digest = digest?;
-        let owned = Owned { file, digest };
+    plan.actions.extend(claimed.into_iter().filter_map(|(id, claim)| {
+        let owned = Owned { file: claim.path.clone(), digest: claim.digest?.clone() };
         match known.plugins.get(&id) {
             None => Some(Action::Install { id, owned }),
             Some(before) if before.digest != owned.digest => Some(Action::Update { id, owned }),
@@ -182,6 +165,49 @@ pub(super) fn plan(known: &Known, scan: &Scan) -> Plan {
         }
     }));
     plan
+}
+
+/// Who claims which id, in the order of paths. What claims nothing is told as a problem.
+fn claims<'a>(
+    known: &Known,
+    scan: &'a Scan,
+    problems: &mut BTreeMap<PathBuf, Problem>,
+) -> BTreeMap<PluginId, Vec<Claim<'a>>> {
+    let owned_by = |path: &Path| {
+        let mut all = known.plugins.iter();
+        all.find(|(_, owned)| owned.file == path).map(|(id, _)| id.clone())
+    };
+    let mut claims: BTreeMap<PluginId, Vec<Claim<'a>>> = BTreeMap::new();
+    for (path, found) in &scan.files {
+        let (id, digest) = match found {
+            Found::Plugin { id, .. } if known.by_hand.contains(id) => {
+                problems.insert(path.clone(), Problem::ByHand { id: id.clone() });
+                continue;
+            }
+            Found::Plugin { id, digest } => (Some(id.clone()), Some(digest)),
+            Found::Bad { reasons, .. } => {
+                let keeps = owned_by(path);
+                problems.insert(path.clone(), Problem::Bad { reasons: reasons.clone(), keeps: keeps.clone() });
+                (keeps, None)
+            }
+            Found::Unsettled => {
+                let keeps = owned_by(path);
+                problems.insert(path.clone(), Problem::Unsettled { keeps: keeps.clone() });
+                (keeps, None)
+            }
+        };
+        if let Some(id) = id {
+            claims.entry(id).or_default().push(Claim { path, digest });
+        }
+    }
+    claims
+}
+
+/// The file a plugin belongs to.
+fn choose<'c, 'a>(claims: &'c [Claim<'a>], before: Option<&Owned>) -> Option<&'c Claim<'a>> {
+    let is_owner = |claim: &&Claim<'_>| before.is_some_and(|owned| owned.file == *claim.path);
+    let is_same = |claim: &&Claim<'_>| before.is_some_and(|owned| Some(&owned.digest) == claim.digest);
+    claims.iter().find(is_owner).or_else(|| claims.iter().find(is_same)).or_else(|| claims.first())
 }
 
 #[cfg(test)]

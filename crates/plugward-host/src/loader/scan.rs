@@ -109,9 +109,9 @@ impl Look {
             .canonicalize()
             .map_err(|error| PackageError::os(path, "read", error))
             .and_then(|target| package::read_manifest(&target));
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        let name = format!("plugin.{}", extension.to_ascii_lowercase());
         let file = |text: String| {
+            // One name for all: what the file is called, its ending too, is no part of what was approved.
+            let name = MANIFEST_NAMES[0];
             let digest = digest_of(&[name.as_bytes(), text.as_bytes()]);
             PluginFile {
                 path: path.to_owned(),

@@ -21,6 +21,10 @@ use crate::views::FileProblem;
 /// Steps begun at the same time.
 const STEPS_AT_ONCE: usize = 8;
 
+/// Steps under way, those that nobody waits for any more among them: each holds a task and a copy of a package. With so
+/// many plugins whose calls do not end, the next ones wait for one of them.
+const UNDER_WAY_MAX: usize = 4 * STEPS_AT_ONCE;
+
 /// Longest wait for steps before the next look. One that takes longer, because calls in flight have to end, goes on by
 /// itself.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -52,7 +56,6 @@ impl Steps {
     /// Does what it can of a plan, installs in the order of their files; what failed comes back.
     pub(super) async fn take(&self, inner: &Arc<Inner>, actions: Vec<Action>, look: &Look) -> Vec<FileProblem> {
         let mut failed = Vec::new();
-        let mut running = JoinSet::new();
         let of_kind = |is_kind: fn(&Action) -> bool| actions.iter().filter(move |action| is_kind(action)).cloned();
         let removals: Vec<_> = of_kind(|action| matches!(action, Action::Remove { .. })).collect();
         let mut installs: Vec<_> = of_kind(|action| matches!(action, Action::Install { .. })).collect();
@@ -60,13 +63,18 @@ impl Steps {
         // One by one: that is their order in every list from now on.
         installs.sort_by(|a, b| a.file().cmp(&b.file()));
         for (steps, at_once) in [(removals, STEPS_AT_ONCE), (installs, 1), (changes, STEPS_AT_ONCE)] {
-            for action in steps {
-                let Some(mark) = self.begin(action.id()) else { continue };
-                if running.len() >= at_once
-                    && let Ok(done) = timeout(PATIENCE, running.join_next()).await
-                {
-                    failed.extend(done.and_then(Result::ok).flatten());
+            let mut running = JoinSet::new();
+            'steps: for action in steps {
+                while running.len() >= at_once {
+                    // An install waits for no call, only for its copy, and the next one comes after it.
+                    let patience = if at_once == 1 { Duration::MAX } else { PATIENCE };
+                    match timeout(patience, running.join_next()).await {
+                        Ok(done) => failed.extend(done.and_then(Result::ok).flatten()),
+                        // The look after the next end finds the rest again.
+                        Err(_) => break 'steps,
+                    }
                 }
+                let Some(mark) = self.begin(action.id()) else { continue };
                 let file = action.file().and_then(|file| look.files.get(file)).cloned();
                 // In a task that the host waits for: a step that began is not left half done.
                 let (owner, inner) = (Arc::clone(inner), Arc::clone(inner));
@@ -95,7 +103,7 @@ impl Steps {
 
     fn begin(&self, id: &PluginId) -> Option<Mark> {
         let mut late = self.0.late.lock().unwrap_or_else(PoisonError::into_inner);
-        if late.contains_key(id) {
+        if late.contains_key(id) || late.len() >= UNDER_WAY_MAX {
             return None;
         }
         late.insert(id.clone(), false);

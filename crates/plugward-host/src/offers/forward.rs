@@ -74,6 +74,9 @@ impl Host {
         let offering = self.offering(|offers| request.is_in(offers));
         let (plugin, running) =
             offering.into_iter().find(|(other, _)| other.id == plugin).ok_or(OfferError::NotFound)?;
+        if let (Some(prompt), OfferRequest::Prompt) = (plugin.manifest.backend.prompt(), request) {
+            return super::prompt::get(&self.inner, &plugin, prompt, &params);
+        }
         // MR-01: a completion is no request that may lead to a question.
         let counterpart = counterpart.filter(|_| request != OfferRequest::Completion);
         let asked = Asked { plugin: &plugin, running: &running, request, counterpart };

@@ -67,6 +67,9 @@ impl Host {
 /// What one plugin lists; as much as came in time and within limits.
 async fn items(plugin: &Plugin, running: &Running, list: OfferList) -> Items {
     let deadline = Instant::now() + LIST_LIMIT;
+    if let Some(prompt) = plugin.manifest.backend.prompt() {
+        return super::prompt::item(prompt).into_iter().collect();
+    }
     let (mut items, mut bytes, mut seen) = (Items::new(), 0, HashSet::new());
     let mut cursor: Option<String> = None;
     let Some(launched) = &running.launched else { return items };

@@ -10,6 +10,7 @@
 
 mod forward;
 mod list;
+mod prompt;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

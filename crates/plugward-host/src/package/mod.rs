@@ -22,6 +22,7 @@ mod runtime;
 mod source;
 mod subject;
 mod tree;
+mod without_program;
 mod working_folder;
 
 pub(crate) use confinement::{Confinement, ConfinementError};

@@ -27,6 +27,7 @@ use super::resolve::{CommandPlace, ResolveError, ResolvedExecutable, resolve_com
 use super::runtime::{KeptPrivate, runtime_paths};
 use super::shown;
 use super::subject::{Planned, approval_subject};
+use super::without_program;
 use super::working_folder::{folder, working_folder};
 
 /// Name by which a manifest refers to its own installed folder.
@@ -110,6 +111,12 @@ impl std::fmt::Debug for LaunchPlan {
 }
 
 impl LaunchPlan {
+    /// Puts the arguments of one call in the place of those with placeholders.
+    pub(crate) fn set_arguments(&mut self, arguments: &[String]) {
+        self.argv.truncate(1);
+        self.argv.extend_from_slice(arguments);
+    }
+
     /// What the launcher gets for start `generation`. The arguments are the approved ones, with `--name` of this start
     /// added when a container is run.
     #[must_use]
@@ -293,6 +300,11 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
     let access = local_access(input.manifest, around, |name| places.value_of(name))?;
     let passed = given_variables(&access.expanded, input.host);
     let home_dir = real(input.home_dir);
+    if !input.manifest.backend.has_program() {
+        let parts =
+            without_program::Parts { package_dir: package_dir.clone(), home_dir, backend, host_variables, access };
+        return without_program::plan(input, parts);
+    }
     let mut variables = backend.env.clone();
     variables.extend(passed.iter().cloned());
     let env = build_environment(input.host, &home_dir, input.passed_variables, &variables)?;

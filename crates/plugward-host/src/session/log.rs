@@ -138,6 +138,9 @@ impl PluginLog {
 
     fn push_bytes(&self, line: &[u8], generation: u64) {
         let text = String::from_utf8_lossy(line);
+        let is_cut = line.len() >= MAX_LINE_BYTES + SECRET_ROOM_BYTES;
+        // Secrets that are masked make a line shorter, by so much, perhaps, that its end would be shown.
+        let text = if is_cut { self.redactor.redact_cut(&text).into() } else { text };
         let text = text.trim_end();
         if !text.is_empty() {
             self.push(LogOrigin::Stderr, text);

@@ -6,18 +6,18 @@
 //! to restart, watch and ping: there is nothing to do it to.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use plugward_policy::Overflow;
 use plugward_sandbox::Enforcement;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
 
 use super::confine::{self, Confined};
 use super::{Plugin, Running, start};
-use crate::command::{self, CommandErrorCode, CommandResult, Run};
+use crate::command::{self, CommandErrorCode, CommandResult, Notes, Run, SPILL_BYTES_MAX, SpillDir};
 use crate::contract::Contract;
 use crate::error::HostError;
 use crate::host::{Inner, Planned};
@@ -34,7 +34,7 @@ pub(crate) struct CommandTarget {
     /// Weak: the registry, which the host owns, owns this.
     inner: Weak<Inner>,
     plugin: Weak<Plugin>,
-    outputs: PathBuf,
+    outputs: SpillDir,
     /// Cancelled when the plugin is stopped.
     over: CancellationToken,
     /// Runs that wrote something: the sign of life a breaker looks for.
@@ -87,16 +87,16 @@ impl CommandTarget {
                 RequestError::Unavailable(format!("the network of its sandbox cannot be served: {error}"))
             })?;
         }
-        let redactor = plugin.redactor.clone();
         let run = Run {
             tool: &tool,
             prepared,
             timeout: limit,
             used: begun.elapsed(),
-            spill_dir: Some(&self.outputs),
+            spill_dir: Some(self.outputs.clone()),
+            redactor: plugin.redactor.clone(),
             cancel,
             over: &self.over,
-            notes: command::notes(call.progress, move |text| redactor.redact(text).into_owned()),
+            notes: call.progress.map(|sender| Notes::new(sender, plugin.redactor.clone())),
         };
         let result = command::run(confined.spawned, run)
             .await
@@ -105,6 +105,9 @@ impl CommandTarget {
     }
 
     /// What would run now, if it is what was approved, with the arguments of this call.
+    ///
+    /// A package is read and hashed each time. Sizes and times of its files would be quicker to compare and show less: the
+    /// clock of a file system stands still for milliseconds, and what was written within them would run unseen.
     async fn prepare(
         &self,
         inner: &Arc<Inner>,
@@ -129,8 +132,7 @@ impl CommandTarget {
             None => BTreeMap::new(),
         };
         let prepared = tool.prepare(&values).map_err(|error| RequestError::Refused(error.to_string()))?;
-        plan.argv.truncate(1);
-        plan.argv.extend(prepared.arguments.iter().cloned());
+        plan.set_arguments(&prepared.arguments);
         Ok((plan, prepared, *tool))
     }
 
@@ -167,12 +169,20 @@ impl CommandTarget {
             Some(CommandErrorCode::Cancelled) => Err(RequestError::Cancelled),
             Some(CommandErrorCode::Stopping) => Err(stopping()),
             Some(CommandErrorCode::OutputTooLarge) => {
-                let limit = plugin.manifest.backend.command_tool().map_or(0, |tool| tool.max_output_bytes);
+                let limit = match plugin.manifest.backend.command_tool() {
+                    Some(tool) if tool.overflow == Overflow::Spill => SPILL_BYTES_MAX,
+                    tool => tool.map_or(0, |tool| tool.max_output_bytes),
+                };
                 Err(RequestError::TooLarge { bytes: limit + 1, limit })
             }
             _ => Ok(result.to_mcp()),
         }
     }
+}
+
+fn outputs(inner: &Inner, plugin: &Plugin) -> SpillDir {
+    let runs = usize::try_from(plugin.manifest.backend.max_concurrent_calls).unwrap_or(1);
+    SpillDir::new(inner.config.home.join(OUTPUTS_DIR).join(plugin.id.as_str()), runs)
 }
 
 fn stopping() -> RequestError {
@@ -201,7 +211,7 @@ pub(super) async fn publish(
     let target = CommandTarget {
         inner: Arc::downgrade(inner),
         plugin: Arc::downgrade(plugin),
-        outputs: inner.config.home.join(OUTPUTS_DIR).join(plugin.id.as_str()),
+        outputs: outputs(inner, plugin),
         over: CancellationToken::new(),
         heard: AtomicU64::new(0),
         generation,

@@ -9,7 +9,6 @@
 //! Owns this table. Refuses to guess whether a machine could enforce a level: it is tried, and a probe under the same
 //! rules confirms it before the plugin runs. A probe that got out stops the start in every environment.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use plugward_policy::{GrantSet, SandboxLevel};
@@ -132,7 +131,7 @@ pub(super) fn spawn_observed(
     let sandbox = confinement.sandbox(&GrantSet::default());
     let sandbox = sandbox.map_err(|error| failed(format!("plugin `{id}` cannot be tried: {error}")))?;
     let Some(mut sandbox) = sandbox else { return Err(HostError::internal("making the sandbox of a trial")) };
-    let egress = EgressPlan::watching(&BTreeSet::new());
+    let egress = EgressPlan::watching();
     sandbox.network = egress.network();
     let spawned = inner.config.launcher.spawn_observed(&plan.sandboxed_spec(generation, sandbox, &[]));
     let (spawned, notebook) = spawned.map_err(|error| {

@@ -28,6 +28,7 @@ pub(crate) mod containers;
 mod egress;
 mod era;
 mod health;
+mod in_host;
 mod listen;
 pub(crate) mod replace;
 pub(crate) mod sleep;
@@ -39,7 +40,7 @@ pub(crate) mod watch;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
-use plugward_policy::{GrantSet, HostStatus, Manifest, PluginId, PluginStatus};
+use plugward_policy::{BackendKind, GrantSet, HostStatus, Manifest, PluginId, PluginStatus};
 use plugward_store::{PluginRow, Redactor};
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +60,7 @@ use crate::session::Session;
 use crate::session::log::PluginLog;
 use crate::session::process::RunningProcess;
 use crate::views::HeldTool;
+use crate::webhook::Deliveries;
 use backoff::Backoff;
 use containers::ContainerStart;
 use sleep::Sleep;
@@ -72,6 +74,8 @@ pub(crate) struct Plugin {
     pub(crate) log: Arc<PluginLog>,
     /// Hosts it tried to reach.
     pub(crate) attempts: Arc<Attempts>,
+    /// What became of the events it sends, if it is a webhook.
+    pub(crate) deliveries: Arc<Deliveries>,
     /// Knows the secrets of all plugins.
     pub(crate) redactor: Redactor,
     /// Knows the secrets of this one only.
@@ -193,6 +197,7 @@ impl Plugin {
             manifest_warnings,
             log: Arc::new(PluginLog::new(redactor.clone())),
             attempts: Arc::new(Attempts::new(redactor.clone())),
+            deliveries: Arc::default(),
             redactor,
             own_redactor: Redactor::new(),
             grants: Arc::new(RwLock::new(grants)),
@@ -240,6 +245,15 @@ impl Plugin {
     /// was installed under the same id.
     pub(crate) fn still_installed(&self) -> Result<(), HostError> {
         if self.state().removed { Err(HostError::plugin_not_found(self.id.as_str(), &[])) } else { Ok(()) }
+    }
+}
+
+/// What a plugin without a process of its own is ready for.
+fn without_process(kind: &BackendKind) -> &'static str {
+    match kind {
+        BackendKind::Prompt(_) => "ready: its prompt is offered",
+        BackendKind::Webhook(_) => "ready: events are sent as they happen",
+        BackendKind::McpStdio | BackendKind::Command(_) => "ready: its command runs once for each call",
     }
 }
 
@@ -298,7 +312,7 @@ impl State {
         self.detail = match running.launched.as_ref().map(|launched| &launched.unconfined) {
             Some(Some(reason)) => format!("running without a sandbox, with all your rights: {reason}"),
             Some(None) => "running".to_owned(),
-            None => "ready: its command runs once for each call".to_owned(),
+            None => without_process(&running.route.manifest.backend.kind).to_owned(),
         };
         if !held.is_empty() {
             let waiting = format!("; {} tools wait for a review", held.len());

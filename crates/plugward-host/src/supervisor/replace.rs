@@ -6,24 +6,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::stop::{self, Ladder};
 use super::{Launched, Plugin, Running, start};
+use crate::config::DRAIN_LIMIT_MAX;
 use crate::error::HostError;
 use crate::host::Inner;
 use crate::views::LogOrigin;
 
-/// Longest time the old process gets for the calls it works on. Calls have limits of their own, up to ten minutes; a
-/// person who restarts a plugin waits for this.
-const DRAIN_LIMIT_MAX: Duration = Duration::from_secs(60);
-
 /// Whether a second process may run beside `old`.
 pub(crate) fn is_possible(plugin: &Plugin, old: &Running) -> bool {
     let runs_beside = |launched: &Launched| launched.container.is_none() && launched.session.ending().is_none();
-    !plugin.manifest.supervision.exclusive && old.launched.as_ref().is_none_or(runs_beside)
+    // One that sends would tell of the same thing twice, beside another of itself.
+    let backend = &plugin.manifest.backend;
+    backend.has_program() && !plugin.manifest.supervision.exclusive && old.launched.as_ref().is_none_or(runs_beside)
 }
 
 /// Replaces the process `old`; the caller holds the operation lock. On error the old one is as it was.

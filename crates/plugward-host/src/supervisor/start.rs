@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use plugward_policy::{HostStatus, StdoutMode};
+use plugward_policy::{BackendKind, HostStatus, StdoutMode};
 use plugward_protocol::{HandshakeError, ServerHello};
 use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -65,7 +65,9 @@ pub(crate) async fn start_in_turn(
     stop::end_fallen(inner, plugin).await;
     let outcome = steps(inner, plugin, &interrupted, place).await;
     plugin.state().starting = None;
-    if outcome.is_err() && asleep.is_some() {
+    // Whoever broke it off starts it again, or ends the sleep with its own reason: calls that wait learn that one.
+    let is_broken_off = outcome.as_ref().is_err_and(|error| error.code == ErrorCode::PluginStateConflict);
+    if outcome.is_err() && asleep.is_some() && !is_broken_off {
         // Before anybody who waits is told, so that nobody tries the same again.
         inner.path.registry.withdraw(&plugin.id);
     }
@@ -89,6 +91,10 @@ pub(crate) async fn start_in_turn(
         }
     };
     if let Some(asleep) = asleep {
+        if is_broken_off {
+            plugin.state().asleep = Some(asleep);
+            return outcome;
+        }
         let answer = outcome.as_ref().copied().map_err(|error| plugin.redactor.redact(&error.message).into_owned());
         asleep.end(answer);
     }
@@ -117,9 +123,10 @@ async fn steps(
     interrupted: &CancellationToken,
     place: Option<SemaphorePermit<'_>>,
 ) -> Result<(), HostError> {
-    let outcome = match plugin.manifest.backend.command_tool() {
-        Some(_) => offer_command(inner, plugin).await,
-        None => {
+    let outcome = match plugin.manifest.backend.kind {
+        BackendKind::Command(_) => offer_command(inner, plugin).await,
+        BackendKind::Prompt(_) | BackendKind::Webhook(_) => super::in_host::offer(inner, plugin).await,
+        BackendKind::McpStdio => {
             let arrived = bring_up(inner, plugin, interrupted, place).await?;
             publish_or_end(inner, plugin, arrived).await
         }
@@ -132,7 +139,7 @@ async fn steps(
 }
 
 /// Steps 1 and 2: what would run, if it may, and the number of this start.
-async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(Planned, u64), HostError> {
+pub(super) async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Result<(Planned, u64), HostError> {
     check_grants(plugin)?; // 1
     let planned = inner.plan(plugin).await?;
     check_approval(inner, plugin, &planned).await?;

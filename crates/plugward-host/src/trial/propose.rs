@@ -5,14 +5,15 @@
 //! nothing.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
 
-use plugward_policy::{AccessPermission, Manifest, Permission, visible};
-use plugward_sandbox::{Attempt, AttemptKind};
+use plugward_policy::{AccessPermission, Manifest, NetTarget, Permission, visible};
+use plugward_sandbox::{Attempt, AttemptKind, LocalFiles, Place};
 
 use super::TrialAttempt;
 use crate::package::LaunchPlan;
@@ -41,6 +42,8 @@ pub(crate) struct Around<'a> {
     pub(crate) own_dir: &'a Path,
     /// Names it asked for, with how often, and the addresses it was told for them.
     pub(crate) names: BTreeMap<String, (u32, Option<IpAddr>)>,
+    /// The machine, asked without touching what others answer for.
+    pub(crate) files: RefCell<LocalFiles>,
 }
 
 /// What comes of a trial.
@@ -170,7 +173,7 @@ fn judge(seen: &Attempt, around: &Around<'_>) -> Verdict {
         }
         AttemptKind::Look | AttemptKind::Read | AttemptKind::Execute => Verdict::Read(path.to_owned()),
         // A permission is about what exists.
-        AttemptKind::Write if !path.exists() => match path.parent().filter(|folder| is_narrow(folder)) {
+        AttemptKind::Write if !around.is_there(path) => match path.parent().filter(|folder| is_narrow(folder)) {
             Some(folder) => match around.cannot_be_given(folder, true) {
                 Some(reason) => Verdict::Refuse(format!("it would create this, and the folder {reason}")),
                 None => Verdict::Write(folder.to_owned()),
@@ -193,11 +196,20 @@ fn judge_connection(target: &OsStr, around: &Around<'_>) -> Verdict {
     };
     match format!("net:{host}:{}", address.port()).parse::<AccessPermission>() {
         Err(error) => Verdict::Refuse(visible(&error.to_string())),
+        // The plugin chose the name it asked for; a pattern in it would give more than the one host it connected to.
+        Ok(permission) if !is_one_host(&permission) => {
+            Verdict::Refuse("what it asked for is a pattern and not the name of a host".to_owned())
+        }
         Ok(permission) => match permission.red_flag() {
             Some(reason) => Verdict::Refuse(format!("think twice: it {reason}")),
             None => Verdict::Give(permission),
         },
     }
+}
+
+fn is_one_host(permission: &AccessPermission) -> bool {
+    let AccessPermission::Network(rule) = permission else { return false };
+    matches!(rule.target(), NetTarget::Name(_) | NetTarget::Address(_))
 }
 
 /// Asking for a name is told as the name.
@@ -221,6 +233,10 @@ impl Around<'_> {
         self.names.iter().find(|(_, (_, told))| *told == Some(address)).map(|(name, _)| name.as_str())
     }
 
+    fn is_there(&self, path: &Path) -> bool {
+        matches!(self.files.borrow_mut().find(path), Place::Here { .. })
+    }
+
     /// Whether the command that the person confirmed names the place, or a folder around it.
     fn is_named(&self, path: &Path) -> bool {
         let plan = self.plan;
@@ -238,7 +254,16 @@ impl Around<'_> {
         if KERNEL_TREES.iter().any(|tree| path.starts_with(tree)) {
             return Some("it belongs to the kernel and cannot be given".to_owned());
         }
-        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let real = match self.files.borrow_mut().find(path) {
+            Place::Here { real, .. } => real,
+            Place::Missing { .. } => path.to_owned(),
+            Place::Elsewhere { kind } => {
+                return Some(format!(
+                    "it is on a file system that another machine or program answers for (`{kind}`), where a trial does not \
+                     look"
+                ));
+            }
+        };
         let package = &self.plan.confinement.package_dir;
         if writes && [path, &real].iter().any(|place| place.starts_with(package)) {
             return Some("it is its own package, which is read-only; its HOME is the place to write".to_owned());

@@ -10,6 +10,7 @@ mod limits;
 mod net;
 mod path;
 mod permission;
+mod url;
 mod variable;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,7 @@ pub use limits::{
 pub use net::{NET_PORT_DEFAULT, NetError, NetRule, NetTarget};
 pub use path::{ExpandPathError, GRANT_PATH_BYTES_MAX, PathError, PathGrant};
 pub use permission::{AccessError, AccessPermission, Permission, PermissionError};
+pub use url::{URL_BYTES_MAX, UrlError, WebUrl};
 pub use variable::{VARIABLE_NAME_BYTES_MAX, VariableError, VariableName};
 
 pub(crate) use describe::in_few_words;

@@ -99,6 +99,11 @@ impl Requested {
         }
     }
 
+    /// Whether exactly this is asked for.
+    pub(crate) fn contains(&self, permission: &AccessPermission) -> bool {
+        self.places.contains_key(permission)
+    }
+
     /// Whether the place `path` lies in one that is asked for, by its text.
     pub(crate) fn covers(&self, path: &str) -> bool {
         self.places.keys().any(|permission| match permission {

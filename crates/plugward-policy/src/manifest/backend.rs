@@ -178,6 +178,7 @@ pub(crate) struct Argument {
 }
 
 /// One variable and where its value is written.
+#[derive(Clone)]
 pub(crate) struct Variable {
     pub(crate) path: String,
     pub(crate) at: Mark,

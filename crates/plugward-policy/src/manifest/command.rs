@@ -103,11 +103,8 @@ const GATE_KEYS: [&str; 19] = [
     "sandbox",
 ];
 
-/// Plugin types of the format that this version does not run.
-const OTHER_TYPES: [&str; 2] = ["agent", "integration"];
-
-/// The types this file reads.
-const COMMAND_TYPES: [&str; 2] = ["mcp_tool", "quality_gate"];
+/// The types of files that are a plugin of their own. This module reads the first two.
+const TYPES: [&str; 4] = ["mcp_tool", "quality_gate", "agent", "integration"];
 
 /// Whether a file with these top-level keys names a type, as the files of single tools do.
 pub(crate) fn has_type(root: &Node) -> bool {
@@ -115,8 +112,7 @@ pub(crate) fn has_type(root: &Node) -> bool {
 }
 
 /// Reads a whole file; `None` when it is refused, with every reason in `report`.
-pub(crate) fn read_command_plugin(root: Node, report: &mut Report) -> Option<Manifest> {
-    let is_gate = check_type(&root, report)? == "quality_gate";
+pub(crate) fn read_command_plugin(root: Node, is_gate: bool, report: &mut Report) -> Option<Manifest> {
     let keys: &[&str] = if is_gate { &GATE_KEYS } else { &KEYS };
     let mut map = MapReader::new(root, "", keys, report);
     drop(map.take("type"));
@@ -219,24 +215,22 @@ fn backend_of(tool: &CommandTool, env: Vec<backend::Variable>, secret_env: Vec<S
     }
 }
 
-/// The type, if it is one this file reads.
-fn check_type(root: &Node, report: &mut Report) -> Option<&'static str> {
+/// The id of a plugin with this name, whose form was checked.
+pub(super) fn identity(name: &str) -> Option<PluginId> {
+    PluginId::new(name).ok()
+}
+
+/// The type, if there is one of that name.
+pub(crate) fn check_type(root: &Node, report: &mut Report) -> Option<&'static str> {
     let Value::Map(entries) = &root.value else { return None };
     let entry = entries.iter().find(|entry| entry.key == "type")?;
     let at = entry.node.at;
     let text = text_of(entry.node.clone(), "type", report)?;
-    if let Some(known) = COMMAND_TYPES.iter().find(|known| **known == text) {
+    if let Some(known) = TYPES.iter().find(|known| **known == text) {
         return Some(known);
     }
-    if OTHER_TYPES.contains(&text.as_str()) {
-        let hint = Some(format!("{} run in this version", COMMAND_TYPES.join(" and ")));
-        report.unsupported(Some(at), "type", format!("`{text}` is not supported"), hint);
-    } else {
-        let known = COMMAND_TYPES.into_iter().chain(OTHER_TYPES);
-        let hint = did_you_mean(&text, known)
-            .unwrap_or_else(|| format!("known types are {}, {}", COMMAND_TYPES.join(", "), OTHER_TYPES.join(", ")));
-        report.error_hint(Some(at), "type", format!("unknown value {}", quoted(&text)), hint);
-    }
+    let hint = did_you_mean(&text, TYPES).unwrap_or_else(|| format!("known types are {}", TYPES.join(", ")));
+    report.error_hint(Some(at), "type", format!("unknown value {}", quoted(&text)), hint);
     None
 }
 
@@ -248,7 +242,7 @@ fn read_gate(map: &mut MapReader, report: &mut Report) -> Gate {
     }
 }
 
-fn read_name(map: &mut MapReader, report: &mut Report) -> Option<String> {
+pub(super) fn read_name(map: &mut MapReader, report: &mut Report) -> Option<String> {
     let (text, at) = map.required_text("name", report)?;
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
     let starts_well = text.starts_with(|c: char| c.is_ascii_lowercase());
@@ -265,7 +259,7 @@ fn read_name(map: &mut MapReader, report: &mut Report) -> Option<String> {
     None
 }
 
-fn read_description(map: &mut MapReader, report: &mut Report) -> Option<String> {
+pub(super) fn read_description(map: &mut MapReader, report: &mut Report) -> Option<String> {
     if map.lacks("description") {
         report.error(Some(map.at()), "description", "missing key");
         return None;

@@ -4,10 +4,12 @@
 //! does not say: unknown keys are errors, because a misspelled limit must not become no limit.
 
 mod access;
+mod agent;
 mod backend;
 mod command;
 mod command_parameters;
 mod diagnostic;
+mod integration;
 mod lint;
 mod pattern;
 mod plugin;
@@ -29,6 +31,8 @@ pub use tree::MANIFEST_BYTES_MAX;
 use crate::access::{Access, Permission};
 use crate::command::CommandTool;
 use crate::id::{PermissionName, PluginId, ToolId};
+use crate::prompt::PromptTemplate;
+use crate::webhook::Webhook;
 
 pub(crate) use reader::did_you_mean;
 
@@ -145,6 +149,10 @@ pub enum BackendKind {
     McpStdio,
     /// As a command that runs once for each call.
     Command(Box<CommandTool>),
+    /// Not at all: it is a prompt the host tells.
+    Prompt(Box<PromptTemplate>),
+    /// Not at all: it is a webhook the host sends.
+    Webhook(Box<Webhook>),
 }
 
 impl Backend {
@@ -152,8 +160,65 @@ impl Backend {
     #[must_use]
     pub fn command_tool(&self) -> Option<&CommandTool> {
         match &self.kind {
-            BackendKind::McpStdio => None,
             BackendKind::Command(tool) => Some(tool),
+            BackendKind::McpStdio | BackendKind::Prompt(_) | BackendKind::Webhook(_) => None,
+        }
+    }
+
+    /// The prompt, when it is one.
+    #[must_use]
+    pub fn prompt(&self) -> Option<&PromptTemplate> {
+        match &self.kind {
+            BackendKind::Prompt(prompt) => Some(prompt),
+            _ => None,
+        }
+    }
+
+    /// The webhook, when it is one.
+    #[must_use]
+    pub fn webhook(&self) -> Option<&Webhook> {
+        match &self.kind {
+            BackendKind::Webhook(webhook) => Some(webhook),
+            _ => None,
+        }
+    }
+
+    /// Whether a program of the plugin's ever runs; the host itself does all the others do.
+    #[must_use]
+    pub fn has_program(&self) -> bool {
+        !matches!(self.kind, BackendKind::Prompt(_) | BackendKind::Webhook(_))
+    }
+
+    /// Whether the plugin is all in the file of its manifest, as `type: ...` files are.
+    #[must_use]
+    pub fn is_lone_file(&self) -> bool {
+        !matches!(self.kind, BackendKind::McpStdio)
+    }
+
+    /// A backend that never runs.
+    fn without_program(
+        env: Vec<(String, String)>,
+        secret_env: Vec<String>,
+        tool_timeout: Duration,
+        kind: BackendKind,
+    ) -> Self {
+        Self {
+            command: String::new(),
+            args: Vec::new(),
+            env,
+            secret_env,
+            cwd: None,
+            startup_timeout: STARTUP_TIMEOUT_DEFAULT,
+            tool_timeout,
+            list_timeout: STARTUP_TIMEOUT_DEFAULT,
+            stdout: StdoutMode::Strict,
+            restart: RestartMode::Never,
+            protocol: ProtocolMode::Auto,
+            max_message_bytes: MESSAGE_BYTES_DEFAULT,
+            max_result_bytes: RESULT_BYTES_DEFAULT,
+            max_concurrent_calls: CONCURRENT_CALLS_DEFAULT,
+            max_queued_calls: QUEUED_CALLS_DEFAULT,
+            kind,
         }
     }
 }
@@ -270,7 +335,11 @@ pub fn parse_manifest(text: &str, file: &str) -> Result<ParsedManifest, Manifest
     let mut report = diagnostic::Report::new(file);
     let manifest = tree::read(text, &mut report).and_then(|root| {
         if command::has_type(&root) {
-            command::read_command_plugin(root, &mut report)
+            match command::check_type(&root, &mut report)? {
+                "agent" => agent::read_agent(root, &mut report),
+                "integration" => integration::read_integration(root, &mut report),
+                word => command::read_command_plugin(root, word == "quality_gate", &mut report),
+            }
         } else {
             plugin::read_manifest(root, &mut report)
         }

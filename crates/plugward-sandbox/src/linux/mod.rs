@@ -13,6 +13,7 @@ mod in_place;
 mod jail;
 mod launch;
 mod layers;
+mod local_files;
 mod observe;
 mod orphans;
 mod ownership;
@@ -32,6 +33,7 @@ pub(crate) use confine::landlock_version;
 pub use launch::{launcher_main, launcher_main_if_requested};
 #[cfg(feature = "mutation")]
 pub use launch::{launcher_main_with_landlock, launcher_main_without};
+pub use local_files::{LocalFiles, Place};
 pub use observe::Notebook;
 pub use process::PluginProcess;
 pub use spawn::{Launcher, Spawned};

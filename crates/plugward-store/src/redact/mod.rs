@@ -10,6 +10,7 @@ mod json;
 mod names;
 mod shapes;
 mod spellings;
+mod stream;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use aho_corasick::{AhoCorasick, MatchKind};
+
+pub use stream::MaskedStream;
 
 /// What stands where a secret value stood.
 pub const SECRET_MARK: &str = "***";
@@ -86,6 +89,25 @@ impl Redactor {
         self.matcher().redact_known(text)
     }
 
+    /// As [`Redactor::redact`], for a text that was cut: the beginning of a known value at its end goes as well.
+    #[must_use]
+    pub fn redact_cut(&self, text: &str) -> String {
+        let matcher = self.matcher();
+        let mut redacted = matcher.redact(text).into_owned();
+        let mut end = matcher.without_part(redacted.as_bytes()).len();
+        while !redacted.is_char_boundary(end) {
+            end -= 1;
+        }
+        redacted.truncate(end);
+        redacted
+    }
+
+    /// Bytes without the values that are known now, masked as they pass.
+    #[must_use]
+    pub fn stream(&self) -> MaskedStream {
+        MaskedStream::new(self.matcher())
+    }
+
     /// JSON without secrets and of bounded size, always valid JSON. Strings are cut at [`TEXT_MAX_CHARS`], collections
     /// at 100 items, nesting at depth 8; numbers keep their spelling. Text that is not JSON becomes a JSON string.
     #[must_use]
@@ -116,7 +138,11 @@ pub(crate) struct Matcher {
 enum Known {
     #[default]
     Nothing,
-    Values(AhoCorasick),
+    Values {
+        search: AhoCorasick,
+        spellings: Vec<String>,
+        longest_bytes: usize,
+    },
     /// The search could not be built; nothing can be shown to be free of secrets.
     Everything,
 }
@@ -128,10 +154,9 @@ impl Matcher {
             return Self::default();
         }
         // Leftmost-longest: of two secrets of which one begins with the other, the longer one goes whole.
-        let known = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .build(&spellings)
-            .map_or(Known::Everything, Known::Values);
+        let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&spellings);
+        let longest_bytes = spellings.iter().map(String::len).max().unwrap_or_default();
+        let known = built.map_or(Known::Everything, |search| Known::Values { search, spellings, longest_bytes });
         Self { known }
     }
 
@@ -163,10 +188,10 @@ impl Matcher {
             Known::Nothing => Cow::Borrowed(text),
             // Owned: a borrowed answer tells callers that nothing was found.
             Known::Everything => Cow::Owned(SECRET_MARK.to_owned()),
-            Known::Values(values) => {
+            Known::Values { search, .. } => {
                 let mut out = String::new();
                 let mut copied = 0;
-                for found in values.find_iter(text) {
+                for found in search.find_iter(text) {
                     out.push_str(&text[copied..found.start()]);
                     out.push_str(SECRET_MARK);
                     copied = found.end();

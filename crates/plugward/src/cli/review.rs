@@ -59,7 +59,7 @@ pub(super) fn screen(review: &ReviewBody) -> String {
     permissions(&mut text, review);
     tools(&mut text, review);
     line(&mut text, "");
-    line(&mut text, "This is a program of somebody else. Whatever your agent sends to its tools, it sees.");
+    line(&mut text, last_words(review));
     line(&mut text, &format!("{} {}", strong("Digest of all this:"), review.digest));
     line(&mut text, &format!("In a script: plugward approve {} --digest {}", review.id, review.digest));
     text
@@ -88,12 +88,20 @@ fn command(text: &mut String, review: &ReviewBody) {
         "command" => {
             "For each call it runs exactly this, one argument per line, never through a shell; {{params...}} is a value"
         }
+        "prompt" => "No program of it runs. It offers this prompt to your agents; {{params...}} is a value",
+        "webhook" => "No program of it runs. The host itself sends this, with the values below",
         "script" => "For each call a SHELL runs this script; $1, $2 and so on are the values, one argument per line",
         _ => "It runs exactly this, one argument per line, never through a shell",
     };
     line(text, &strong(title));
     for argument in &review.argv {
         line(text, &format!("  {}", whole(argument)));
+    }
+    if !has_program(review) {
+        for variable in &review.environment {
+            line(text, &format!("  {}  {}", safe(&variable.name), whole(&variable.value)));
+        }
+        return;
     }
     line(text, &format!("  program   {}", safe(&review.executable)));
     line(text, &format!("            {}", review.executable_digest));
@@ -109,6 +117,20 @@ fn command(text: &mut String, review: &ReviewBody) {
         _ => format!("{}, and no other variable of yours", review.inherited_environment.join(" ")),
     };
     line(text, &format!("  inherits  {}", safe(&inherited)));
+}
+
+/// Whether a program of the plugin's ever runs.
+fn has_program(review: &ReviewBody) -> bool {
+    !matches!(review.runs.as_str(), "prompt" | "webhook")
+}
+
+/// What a person should have in mind when agreeing.
+fn last_words(review: &ReviewBody) -> &'static str {
+    match review.runs.as_str() {
+        "prompt" => "These are words of somebody else. Your agent reads them as if you had said them.",
+        "webhook" => "Whoever runs that address learns what happens in this host.",
+        _ => "This is a program of somebody else. Whatever your agent sends to its tools, it sees.",
+    }
 }
 
 /// A value with everything in it seen: one that is nothing, or has blanks at an end, is quoted.
@@ -132,7 +154,8 @@ fn permissions(text: &mut String, review: &ReviewBody) {
         line(text, &format!("  {:<20} {meaning}", safe(&permission.name)));
     }
     line(text, "");
-    line(text, &strong("Of this machine, inside its sandbox, it"));
+    let place = if has_program(review) { "Of this machine, inside its sandbox, it" } else { "Of this machine it" };
+    line(text, &strong(place));
     access(text, &review.access);
     if !review.shared_read_only.is_empty() {
         line(text, &format!("  shared read-only: {}", safe(&review.shared_read_only.join(" "))));
@@ -156,6 +179,9 @@ pub(super) fn access(text: &mut String, lines: &[AccessLineBody]) {
 }
 
 fn tools(text: &mut String, review: &ReviewBody) {
+    if !has_program(review) {
+        return;
+    }
     line(text, "");
     line(text, &strong(&format!("Tools: {}", review.tools.len())));
     if review.tools.is_empty() {

@@ -48,6 +48,7 @@ impl Session {
             naming: Naming::Prefixed,
             restart_base_delay: Duration::from_millis(50),
             supervision: SupervisionSettings::default(),
+            trust: plugward_host::Trust::default(),
             operator: "test".to_owned(),
         };
         let host = Host::open(config).await.unwrap();

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
-use plugward_host::{Environment, Naming};
+use plugward_host::{Environment, Naming, Trust};
 use plugward_policy::{Effect, PermissionName, visible};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 use super::SettingsError;
 use super::folders::FileFolders;
 use super::profiles;
+use super::roots::FileRoots;
 use super::supervision::{self, FileSupervision};
 use crate::profile::Profiles;
 
@@ -27,10 +28,11 @@ const RESTART_BASE_DELAY_MS_MAX: u64 = 60_000;
 /// How alike two words are (Jaro-Winkler) before one is offered for the other.
 const SUGGESTION_SIMILARITY_MIN: f64 = 0.8;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "daemon",
     "daemon_idle_seconds",
     "environment",
+    "extra_roots",
     "naming",
     "permissions",
     "plugins_dir",
@@ -56,6 +58,9 @@ pub(super) struct FileSettings {
     pub(super) daemon_idle: Option<Duration>,
     pub(super) supervision: FileSupervision,
     pub(super) folders: FileFolders,
+    /// Whom to trust besides the machine's own authorities.
+    pub(super) trust: Trust,
+    roots: Option<FileRoots>,
 }
 
 /// Reads the file; none if there is none.
@@ -75,7 +80,13 @@ pub(super) fn read(path: &Path) -> Result<Option<FileSettings>, SettingsError> {
         return Err(SettingsError::Invalid { path: shown, line: 1, column: 1, message });
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    parse(text).map(Some).map_err(|mistake| {
+    let read = parse(text).and_then(|mut settings| {
+        if let (Some(roots), Some(home)) = (&settings.roots, path.parent()) {
+            settings.trust = roots.read(home)?;
+        }
+        Ok(settings)
+    });
+    read.map(Some).map_err(|mistake| {
         let (line, column) = place(text, mistake.at);
         SettingsError::Invalid { path: shown, line, column, message: mistake.message }
     })
@@ -111,6 +122,9 @@ fn parse(text: &str) -> Result<FileSettings, Mistake> {
             "daemon_idle_seconds" => {
                 let seconds = number(name, value, 1..=DAEMON_IDLE_SECONDS_MAX)?;
                 settings.daemon_idle = Some(Duration::from_secs(seconds));
+            }
+            "extra_roots" => {
+                settings.roots = Some(FileRoots { path: self::text(name, value)?.to_owned(), at: value.span().start });
             }
             "supervision" => settings.supervision = supervision::read(value)?,
             _ if settings.folders.take(name, value)? => {}

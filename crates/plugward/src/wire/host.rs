@@ -1,6 +1,6 @@
 //! The process side of a plugin (requirement 109: the seed's fields, then ours).
 
-use plugward_host::HostView;
+use plugward_host::{DeliveriesView, HostView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -11,9 +11,9 @@ use super::rfc3339;
 pub(crate) struct HostBody {
     /// Id of the plugin.
     pub(crate) plugin_id: String,
-    /// `mcp`, or `command` for a program that runs once for each call.
+    /// `mcp`, `command` for a program that runs once for each call, `prompt` or `webhook` for what no program runs for.
     pub(crate) backend_type: String,
-    /// `stdio`, or `none` for a command.
+    /// `stdio`, or `none` for all others.
     pub(crate) transport: String,
     /// `stopped`, `starting`, `ready`, `unhealthy` or `error`.
     pub(crate) status: String,
@@ -49,14 +49,44 @@ pub(crate) struct HostBody {
     pub(crate) next_start_in_ms: Option<u64>,
     /// Whether it is on and offers its tools without a process; the next call starts it.
     pub(crate) asleep: bool,
+    /// What became of its events since the host began; of webhooks only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) deliveries: Option<DeliveriesBody>,
+}
+
+/// What became of the events of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct DeliveriesBody {
+    /// Events that the receiver took.
+    pub(crate) delivered: u64,
+    /// Events that were tried and not taken.
+    pub(crate) failed: u64,
+    /// Events that were not tried: too many waited, or it was stopped.
+    pub(crate) dropped: u64,
+    /// Events that wait.
+    pub(crate) waiting: usize,
+    /// Why the last one failed; none once one was taken.
+    pub(crate) failing: Option<String>,
+}
+
+impl From<&DeliveriesView> for DeliveriesBody {
+    fn from(view: &DeliveriesView) -> Self {
+        Self {
+            delivered: view.delivered,
+            failed: view.failed,
+            dropped: view.dropped,
+            waiting: view.waiting,
+            failing: view.failing.clone(),
+        }
+    }
 }
 
 impl From<&HostView> for HostBody {
     fn from(view: &HostView) -> Self {
         Self {
             plugin_id: view.plugin_id.to_string(),
-            backend_type: if view.is_command { "command" } else { "mcp" }.to_owned(),
-            transport: if view.is_command { "none" } else { "stdio" }.to_owned(),
+            backend_type: view.backend.to_owned(),
+            transport: if view.backend == "mcp" { "stdio" } else { "none" }.to_owned(),
             status: view.status.as_str().to_owned(),
             tools_count: view.tools_count,
             started_at: view.started_at.map(rfc3339),
@@ -74,6 +104,7 @@ impl From<&HostView> for HostBody {
             restarts: view.restarts,
             next_start_in_ms: view.next_start_in.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
             asleep: view.is_asleep,
+            deliveries: view.deliveries.as_ref().map(DeliveriesBody::from),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! One plugin: the seed's `Plugin` with our detail beside it.
 
 use plugward_host::{HeldTool, NetworkAttempt, PluginView, QuarantinedTool};
-use plugward_policy::{AccessLine, ApprovedArgument, Backend, Manifest, expand_backend, parse_manifest, secret_values};
+use plugward_policy::{
+    AccessLine, ApprovedArgument, Backend, BackendKind, Manifest, expand_backend, parse_manifest, secret_values,
+};
 use plugward_sandbox::Enforcement;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -241,10 +243,15 @@ impl From<&Backend> for BackendBody {
             .map(|expanded| secret_values(&expanded))
             .unwrap_or_default();
         let masked = |text: &str| ApprovedArgument::new(text, &secrets).masked();
-        let is_command = backend.command_tool().is_some();
+        let kind = match &backend.kind {
+            BackendKind::McpStdio => "mcp",
+            BackendKind::Command(_) => "command",
+            BackendKind::Prompt(_) => "prompt",
+            BackendKind::Webhook(_) => "webhook",
+        };
         Self {
-            kind: if is_command { "command" } else { "mcp" }.to_owned(),
-            transport: if is_command { "none" } else { "stdio" }.to_owned(),
+            kind: kind.to_owned(),
+            transport: if kind == "mcp" { "stdio" } else { "none" }.to_owned(),
             command: masked(&backend.command),
             args: backend.args.iter().map(|argument| masked(argument)).collect(),
             env: backend.env.iter().map(|(name, _)| name.clone()).collect(),

@@ -30,13 +30,14 @@ pub(crate) struct ReviewBody {
     pub(crate) package_files: u64,
     /// Bytes in the package.
     pub(crate) package_bytes: u64,
-    /// `server`, `command` for a program that runs once for each call, or `script` for a command that is a shell script.
+    /// `server`, `command` for a program that runs once for each call, `script` for a command that is a shell script, or
+    /// `prompt` or `webhook`, for which no program runs.
     pub(crate) runs: String,
-    /// The program that would be executed.
+    /// The program that would be executed; empty if none is.
     pub(crate) executable: String,
     /// Digest of that program.
     pub(crate) executable_digest: String,
-    /// The exact argument vector, secrets masked.
+    /// The exact argument vector, secrets masked; for a plugin without a program what it says or sends.
     pub(crate) argv: Vec<String>,
     /// Working directory.
     pub(crate) cwd: String,

@@ -15,17 +15,20 @@ use tokio::sync::mpsc;
 use crate::support::{PATIENCE, Settings, TestHost, eventually, processes_with, request};
 
 /// A host that works in a project, and a folder of tool files.
-struct Bench {
-    host: TestHost,
-    project: TempDir,
-    files: TempDir,
+pub(crate) struct Bench {
+    pub(crate) host: TestHost,
+    pub(crate) project: TempDir,
+    pub(crate) files: TempDir,
 }
 
 impl Bench {
-    async fn new(environment: Environment) -> Self {
+    pub(crate) async fn new(environment: Environment) -> Self {
+        Self::with(Settings { environment, ..Settings::default() }).await
+    }
+
+    pub(crate) async fn with(mut settings: Settings) -> Self {
         let project = open_folder();
         fs::write(project.path().join("a.txt"), "TODO one\nother\nTODO two\n").unwrap();
-        let mut settings = Settings { environment, ..Settings::default() };
         let folder = project.path().display().to_string();
         settings.host_environment.push(("PLUGWARD_PROJECT_DIR".to_owned(), folder));
         settings.host_environment.push(("PLANTED_API_KEY".to_owned(), "planted-secret-value".to_owned()));
@@ -33,26 +36,26 @@ impl Bench {
     }
 
     /// Installs the tool in these lines, under a name that is no package's.
-    async fn install(&self, name: &str, command: &str, lines: &str) {
+    pub(crate) async fn install(&self, name: &str, command: &str, lines: &str) {
         let text = format!("type: mcp_tool\nname: {name}\ndescription: A tool\ncommand: {command}\n{lines}");
         let file = self.files.path().join(format!("{name}.tool.yaml"));
         fs::write(&file, text).unwrap();
         self.host.host.install(&file, None).await.unwrap();
     }
 
-    async fn run(&self, name: &str, command: &str, lines: &str) {
+    pub(crate) async fn run(&self, name: &str, command: &str, lines: &str) {
         self.install(name, command, lines).await;
         self.host.approve(name).await;
         self.host.host.enable(name).await.unwrap();
     }
 
-    async fn result(&self, name: &str, arguments: Value) -> Value {
+    pub(crate) async fn result(&self, name: &str, arguments: Value) -> Value {
         let report = self.host.call(&format!("{name}.{name}"), arguments).await;
         let reply = report.outcome.unwrap_or_else(|failure| panic!("{}", failure.message(name)));
         serde_json::from_str(reply.result.get()).unwrap()
     }
 
-    async fn failure(&self, name: &str, arguments: Value) -> CallFailure {
+    pub(crate) async fn failure(&self, name: &str, arguments: Value) -> CallFailure {
         self.host.call(&format!("{name}.{name}"), arguments).await.outcome.unwrap_err()
     }
 }
@@ -68,7 +71,7 @@ fn open_folder() -> TempDir {
 const PATTERN: &str = "parameters: [{name: pattern, type: string, required: true, description: what to look for}]\n";
 
 /// The same without a sandbox, for what tests look at from outside.
-const OPEN: &str = "sandbox: {minimum_level: none}\n";
+pub(crate) const OPEN: &str = "sandbox: {minimum_level: none}\n";
 
 // Requirements 35, 94, 156, 196: seen whole before anything runs, run in the sandbox, traced, and gone when off.
 #[tokio::test(flavor = "multi_thread")]
@@ -331,6 +334,31 @@ async fn a_secret_of_the_command_is_masked_in_what_it_says() {
     assert!(result.contains("API_KEY=***") && !result.contains("planted-secret-value"), "{result}");
     let review = bench.host.host.review("tells").await.unwrap();
     assert!(!format!("{review:?}").contains("planted-secret-value"));
+}
+
+// Invariant 4: nor in half, where its output was cut, nor in the file with all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_cut_of_the_output_leaves_half_a_secret() {
+    let bench = Bench::new(Environment::Development).await;
+    let lines = "env: {API_KEY: '${PLANTED_API_KEY}'}\nshell: true\nmax_output_bytes: 15\noutput_limit: ";
+    let script = "'printf \"0123456789%s%s and more\" \"$API_KEY\" \"$API_KEY\"'";
+    bench.run("cuts", script, &format!("{lines}truncate\n")).await;
+    let cut = bench.result("cuts", json!({})).await.to_string();
+    assert!(cut.contains("0123456789*****\\n[stdout is cut") && !cut.contains("plan"), "{cut}");
+    bench.run("spills", script, &format!("{lines}spill\n")).await;
+    let spilled = bench.result("spills", json!({})).await;
+    assert!(!spilled.to_string().contains("plan"), "{spilled}");
+    let path = spilled["content"][1]["uri"].as_str().unwrap().strip_prefix("file://").unwrap();
+    assert_eq!(fs::read_to_string(path).unwrap(), "0123456789****** and more");
+    // What cannot be kept is told as that, with its place, and not as a command that wrote too much.
+    let outputs = bench.host.home().join("outputs/spills");
+    fs::remove_dir_all(&outputs).unwrap();
+    fs::write(&outputs, "in the way").unwrap();
+    let lost = bench.result("spills", json!({})).await;
+    let error = &lost["_meta"]["plugward/command"]["error"];
+    assert_eq!((&lost["isError"], &error["code"]), (&json!(true), &json!("COMMAND_OUTPUT_NOT_KEPT")));
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(outputs.to_str().unwrap()) && message.contains("make room on that disk"), "{message}");
 }
 
 // Requirement 39: two files of one name are one conflict, at installation.

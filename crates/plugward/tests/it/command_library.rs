@@ -18,18 +18,18 @@ const GREP: &str = "type: mcp_tool\nname: grep_todo\ndescription: Search TODO co
                     keyword to search}]\ntimeout_ms: 5000\nworking_directory: project\n";
 
 /// A registry with a storage of its own and a project to work in.
-struct Library {
-    tools: CommandTools,
-    project: TempDir,
+pub(crate) struct Library {
+    pub(crate) tools: CommandTools,
+    pub(crate) project: TempDir,
     _storage: TempDir,
 }
 
 impl Library {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_environment(&[])
     }
 
-    fn with_environment(variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn with_environment(variables: &[(&str, &str)]) -> Self {
         let storage = tempfile::tempdir().unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
         let mut host_environment = vec![("PATH".to_owned(), path)];
@@ -43,7 +43,7 @@ impl Library {
     }
 
     /// Registers a tool `demo` without a sandbox: these tests are about processes, and many touch temporary folders.
-    fn demo(&self, command: &str, lines: &str) {
+    pub(crate) fn demo(&self, command: &str, lines: &str) {
         let text = format!(
             "type: mcp_tool\nname: demo\ndescription: d\ncommand: {command}\nsandbox: {{minimum_level: none}}\n{lines}"
         );
@@ -51,12 +51,12 @@ impl Library {
         assert_eq!(registration.error, None, "{text}");
     }
 
-    async fn run(&self, values: Value) -> CommandResult {
+    pub(crate) async fn run(&self, values: Value) -> CommandResult {
         self.tools.execute("demo", &values, Some(self.project.path())).await
     }
 
     /// A script in the project; not a program anybody else runs, so its name marks its processes.
-    fn script(&self, name: &str, body: &str) -> PathBuf {
+    pub(crate) fn script(&self, name: &str, body: &str) -> PathBuf {
         use std::os::unix::fs::PermissionsExt as _;
         let path = self.project.path().join(name);
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
@@ -74,11 +74,11 @@ fn project() -> TempDir {
     project
 }
 
-fn code(result: &CommandResult) -> &'static str {
+pub(crate) fn code(result: &CommandResult) -> &'static str {
     result.error.as_ref().map_or("", |error| error.code.as_str())
 }
 
-fn stage(result: &CommandResult) -> &'static str {
+pub(crate) fn stage(result: &CommandResult) -> &'static str {
     result.error.as_ref().map_or("", |error| error.stage.as_str())
 }
 
@@ -93,6 +93,10 @@ async fn the_registry_tells_its_mistakes_and_lists_copies() {
     let server = "id: a\nname: A\nversion: 1\nbackend: {type: mcp, transport: stdio, command: x}\n";
     let wrong = tools.register_text(server, Path::new("a.yaml"));
     assert_eq!(wrong.error.as_deref(), Some("plugin `a` is not of type `mcp_tool`"));
+    // Requirement 164: a gate judges for a person; whoever registers tools gets tools.
+    let gate = "type: quality_gate\nname: judges\ndescription: d\ncommand: [\"true\"]\n";
+    let gate = tools.register_text(gate, Path::new("g.yaml"));
+    assert_eq!(gate.error.as_deref(), Some("plugin `judges` is not of type `mcp_tool`"));
     assert!(tools.register_text("type: mcp_tool\n", Path::new("b.yaml")).error.unwrap().contains("name: missing key"));
     let schema =
         GREP.replace("required: true", "pattern: '('").replace("grep_todo", "bad").replace("{{params.keyword}}", "x");
@@ -406,6 +410,20 @@ async fn a_file_in_the_project_root_is_in_nobodys_way() {
     let runs_as_other = fs::metadata(project).unwrap().uid() == 0;
     let is_foreign = result.output.contains("belongs to another user");
     assert!(if runs_as_other { is_foreign } else { result.success && project.join("made").exists() }, "{result:?}");
+}
+
+/// The folder of a file is where its permissions and variables say it is, whatever else names it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_whose_variables_name_its_folder_finds_it() {
+    let library = Library::new();
+    let own = library.project.path().join("own");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("words"), "found").unwrap();
+    let text = "type: mcp_tool\nname: finds\ndescription: d\ncommand: [sh, -c, 'cat \"$WORDS/words\"']\nenv: {WORDS: \
+                '${PLUGIN_DIR}'}\n";
+    assert_eq!(library.tools.register_text(text, &own.join("finds.yaml")).error, None);
+    let result = library.tools.execute("finds", &json!({}), Some(&library.project.path().join("src"))).await;
+    assert_eq!((result.success, result.output.as_str()), (true, "found"), "{result:?}");
 }
 
 /// A tool that daemonises does not hold its call up.

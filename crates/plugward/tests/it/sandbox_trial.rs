@@ -228,7 +228,7 @@ async fn wanted_hosts_are_told_by_name_and_port() {
     let host = TestHost::with(production()).await;
     let wants = format!(
         "connect telemetry.example:443\nconnect telemetry.example:443\nconnect api.example.test:8443\nconnect {own}\n\
-         connect 192.0.2.7:80\nconnect 169.254.169.254:80\n"
+         connect 192.0.2.7:80\nconnect 169.254.169.254:80\nask *.example:443\n"
     );
     host.host.install(wanting(&Fixture::imported("caller", &["wants"]), &wants).path(), None).await.unwrap();
     let trial = tried(&host, "caller").await;
@@ -241,6 +241,10 @@ async fn wanted_hosts_are_told_by_name_and_port() {
         let attempt = find(&trial, "connect", Path::new(&dangerous));
         assert!(attempt.permission.is_none() && attempt.reason.is_some(), "{attempt:?}");
     }
+    // A name that the plugin makes up must not become a permission for every host below a domain.
+    let pattern = find(&trial, "connect", Path::new("*.example:443"));
+    assert!(pattern.permission.is_none() && pattern.reason.as_ref().unwrap().contains("pattern"), "{pattern:?}");
+    assert!(!trial.permissions.iter().any(|it| it.contains('*')), "{trial:#?}");
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "a trial connected");
     let view = host.host.plugin("caller").await.unwrap();
     assert!(view.network_attempts.is_empty(), "a trial is no use");

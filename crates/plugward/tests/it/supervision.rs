@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use plugward_host::{CallReport, SupervisionSettings};
+use plugward_host::{Answer, CallReport, SupervisionSettings};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::cases_support::Switchable;
+use crate::cases_support::{Switchable, script};
 use crate::support::{Fixture, PATIENCE, Package, Settings, TestHost, eventually, is_alive, request};
 
 /// Settings with `change` made to the usual supervision.
@@ -99,6 +99,89 @@ async fn a_failed_wake_tells_every_waiting_call_why() {
     plugin.set("never-answers");
     test.host.restart("fx").await.unwrap();
     assert_eq!(said(test.call("fx.say", json!({})).await), "pong");
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_a_plugin_that_is_being_woken_loses_none_of_the_calls_that_wait() {
+    // Issue 4, item 5: a restart loses no call, whatever state it finds the plugin in.
+    let folder = tempfile::tempdir().unwrap();
+    let test = TestHost::new().await;
+    let fixture = Fixture::imported("fx", &[]).extra("supervision:\n  lazy: true\n");
+    let plugin = Switchable::new(folder.path(), "fx", &fixture, "never-answers");
+    plugin.run(&test, "fx").await;
+    let home = test.close().await;
+    plugin.set("mute-initialize");
+    let test = TestHost::at(home, Settings::default()).await;
+    test.host.start_enabled();
+    eventually("it sleeps", || test.host.host_status("fx").unwrap().is_asleep.then_some(())).await;
+    let calls: Vec<_> = (0..5)
+        .map(|_| {
+            let host = test.host.clone();
+            tokio::spawn(async move { host.call(request("fx.say", json!({}))).await })
+        })
+        .collect();
+    let is_starting = || test.host.host_status("fx").unwrap().status.as_str() == "starting";
+    eventually("a call wakes it", || is_starting().then_some(())).await;
+    plugin.set("never-answers");
+    test.host.restart("fx").await.unwrap();
+    for call in calls {
+        assert_eq!(said(call.await.unwrap()), "pong");
+    }
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switched_off_plugin_that_is_being_woken_tells_its_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = TestHost::new().await;
+    let fixture = Fixture::imported("fx", &[]).extra("supervision:\n  lazy: true\n");
+    let plugin = Switchable::new(folder.path(), "fx", &fixture, "never-answers");
+    plugin.run(&test, "fx").await;
+    let home = test.close().await;
+    plugin.set("mute-initialize");
+    let test = TestHost::at(home, Settings::default()).await;
+    test.host.start_enabled();
+    eventually("it sleeps", || test.host.host_status("fx").unwrap().is_asleep.then_some(())).await;
+    let host = test.host.clone();
+    let call = tokio::spawn(async move { host.call(request("fx.say", json!({}))).await });
+    let is_starting = || test.host.host_status("fx").unwrap().status.as_str() == "starting";
+    eventually("a call wakes it", || is_starting().then_some(())).await;
+    test.host.disable("fx").await.unwrap();
+    let told = reason(tokio::time::timeout(PATIENCE, call).await.unwrap().unwrap());
+    assert!(told.contains("it was stopped"), "{told}");
+    assert!(test.tool_names("fx").is_empty() && !test.host.host_status("fx").unwrap().is_asleep);
+    test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_plugin_falls_asleep_while_a_person_is_asked_has_the_time_of_a_start() {
+    // Requirement 82: the limit of the tool is not used up by a start that its caller knows nothing of.
+    let folder = tempfile::tempdir().unwrap();
+    let (slow, tools) = (folder.path().join("slow"), folder.path().join("tools.json"));
+    let ask = json!([{"name": "write", "inputSchema": {"type": "object"},
+        "_meta": {"notesagent/permission": "notes.write"}}]);
+    std::fs::write(&tools, ask.to_string()).unwrap();
+    let fixture = Fixture::imported("fx", &[]).permission("notes.write").backend("tool_timeout_seconds: 4");
+    let fixture = fixture.extra("supervision:\n  idle_stop_seconds: 3\n");
+    let package = fixture.command("./run.sh").package();
+    let text = format!(
+        "#!/bin/sh\ntest -e '{}' && sleep 3\nexec mcp-fixture schema --file '{}'\n",
+        slow.display(),
+        tools.display()
+    );
+    script(&package.path().join("run.sh"), &text);
+    let test = TestHost::new().await;
+    test.install_package(&package).await;
+    test.host.enable("fx").await.unwrap();
+    std::fs::write(&slow, "").unwrap();
+    let host = test.host.clone();
+    let call = tokio::spawn(async move { host.call(request("fx.write", json!({}))).await });
+    let ask = eventually("a person is asked", || test.host.pending_asks().pop()).await;
+    assert!(!test.host.host_status("fx").unwrap().is_asleep, "the call began with a process");
+    eventually("it sleeps", || test.host.host_status("fx").unwrap().is_asleep.then_some(())).await;
+    test.host.answer(&ask.request_id, Answer::AllowOnce).unwrap();
+    assert!(said(call.await.unwrap()).as_str().unwrap().contains("write"));
     test.close().await;
 }
 

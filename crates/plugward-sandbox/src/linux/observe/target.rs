@@ -1,8 +1,8 @@
 //! What a waiting call names, and whether the plugin could have it.
 //!
 //! Owns reading names from the memory of the waiting process, within bounds, making them absolute as the plugin sees them,
-//! and comparing the plugin's tree with the machine's. Refuses following a name of the plugin anywhere but in its own tree
-//! or by a look that opens nothing.
+//! and comparing the plugin's tree with the machine's. Refuses following a name of the plugin anywhere but in its own tree,
+//! or on this machine to where others would have to answer (`local_files.rs`).
 
 use std::{
     ffi::OsString,
@@ -17,7 +17,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{Access, Mode, OFlags, ResolveFlags, StatVfsMountFlags, access, fstatvfs, open, openat2},
+    fs::{Access, Mode, OFlags, ResolveFlags, StatVfsMountFlags, fstatvfs, open, openat2},
     io::Errno,
 };
 
@@ -26,7 +26,10 @@ use super::{
     listener::Notification,
     notebook::Fate,
 };
-use crate::AttemptKind;
+use crate::{
+    AttemptKind,
+    linux::local_files::{LocalFiles, Place},
+};
 
 /// Longest path of the kernel, its end included.
 const MAX_PATH_BYTES: usize = 4096;
@@ -45,6 +48,8 @@ pub(super) struct Surroundings {
     root: Option<OwnedFd>,
     /// The plugin's main process: the first one that asked.
     main: Option<u32>,
+    /// Of the machine.
+    files: LocalFiles,
 }
 
 impl Surroundings {
@@ -99,7 +104,7 @@ impl Surroundings {
             let is_other = kind == AttemptKind::Execute && self.main != Some(call.pid);
             return if is_other { Fate::Used } else { Fate::Reached };
         }
-        if is_outside(kind, target) { Fate::Wanted } else { Fate::Missing }
+        if is_outside(kind, &self.files.find(target)) { Fate::Wanted } else { Fate::Missing }
     }
 
     fn is_inside(&mut self, call: &Notification, kind: AttemptKind, target: &Path) -> bool {
@@ -118,15 +123,15 @@ impl Surroundings {
     }
 }
 
-/// Whether the user of the host could do it.
-fn is_outside(kind: AttemptKind, target: &Path) -> bool {
-    let may = |path: &Path, rights| access(path, rights).is_ok();
+/// Whether the user of the host could do it. What others answer for is not asked, and told rather than left out.
+fn is_outside(kind: AttemptKind, place: &Place) -> bool {
+    let is_there = matches!(place, Place::Here { .. });
     match kind {
-        AttemptKind::Look | AttemptKind::Connect => may(target, Access::EXISTS),
-        AttemptKind::Read => may(target, Access::READ_OK),
-        AttemptKind::Execute => may(target, Access::EXEC_OK) && !target.is_dir(),
-        AttemptKind::Write if may(target, Access::EXISTS) => may(target, Access::WRITE_OK),
-        AttemptKind::Write => target.parent().is_some_and(|folder| may(folder, Access::WRITE_OK)),
+        _ if matches!(place, Place::Elsewhere { .. }) => true,
+        AttemptKind::Look | AttemptKind::Connect => is_there,
+        AttemptKind::Read => place.permits(Access::READ_OK),
+        AttemptKind::Execute => place.permits(Access::EXEC_OK) && !place.is_folder(),
+        AttemptKind::Write => place.permits(Access::WRITE_OK),
     }
 }
 

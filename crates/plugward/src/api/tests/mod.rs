@@ -66,6 +66,7 @@ impl Api {
             naming: Naming::Prefixed,
             restart_base_delay: Duration::from_millis(10),
             supervision: SupervisionSettings::default(),
+            trust: plugward_host::Trust::default(),
             operator: "test".to_owned(),
         };
         let host = Host::open(config).await.unwrap();

@@ -106,31 +106,53 @@ fn the_examples_run_through_the_command_line() {
     bench.cli.ends(2, &["call", "pack_release.pack_release", &escape]);
 }
 
-// The same through MCP: an agent finds the tool with its schema, calls it and gets both forms of its result.
+// Requirement 157: the same four through MCP, in the sandbox at level full: an agent finds each tool with its schema, calls
+// it and gets both forms of its result.
 #[test]
-fn an_example_is_a_tool_of_an_mcp_client() {
+fn the_examples_are_tools_of_an_mcp_client() {
     let bench = Bench::new();
-    bench.install("find_text");
-    let lines = [
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": "2025-11-25",
+    let calls = [
+        ("find_text", json!({ "pattern": "TODO", "folders": ["src"] })),
+        ("format_json", json!({ "text": r#"{"b": [1, 2]}"#, "filter": ".b", "indent": 0 })),
+        ("query_database", json!({ "database": "shop.db", "sql": "select name from item where price > 2" })),
+        ("pack_release", json!({ "name": "v2", "without": ["*.db"] })),
+    ];
+    calls.iter().for_each(|(name, _)| bench.install(name));
+    let mut lines = vec![
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "protocolVersion": "2025-11-25",
             "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } } }),
         json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
-        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }),
-        json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {
-            "name": "find_text_find_text", "arguments": { "pattern": "TODO", "folders": ["src"] } } }),
+        json!({ "jsonrpc": "2.0", "id": 100, "method": "tools/list" }),
     ];
+    lines.extend(calls.iter().zip(1..).map(|((name, arguments), id)| {
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": { "name": format!("{name}_{name}"), "arguments": arguments } })
+    }));
     let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let done = bench.cli.run_with_input(&["serve", "--stdio"], input.as_bytes());
+    let done = bench.cli.run_with_input(&["serve", "--stdio", "--in-process"], input.as_bytes());
     let answers: Vec<Value> = done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let answer =
         |id: u64| &answers.iter().find(|answer| answer["id"] == id).unwrap_or_else(|| panic!("{done:?}"))["result"];
-    let tool = &answer(2)["tools"][0];
-    assert_eq!(tool["name"], "find_text_find_text");
-    assert_eq!(tool["inputSchema"]["required"], json!(["pattern"]));
-    assert_eq!(tool["outputSchema"]["required"], json!(["matches"]));
-    let result = answer(3);
-    assert_eq!(result["content"][0]["text"], "src/main.rs:2:    // TODO: say hello");
-    assert_eq!(result["structuredContent"]["matches"][0]["line"], "2");
+    let tools = answer(100)["tools"].as_array().unwrap();
+    let tool = |name: &str| tools.iter().find(|tool| tool["name"] == format!("{name}_{name}")).unwrap();
+    assert_eq!(tool("find_text")["inputSchema"]["required"], json!(["pattern"]));
+    assert_eq!(tool("find_text")["outputSchema"]["required"], json!(["matches"]));
+    for (name, _) in &calls {
+        assert_eq!(tool(name)["inputSchema"]["type"], "object", "{name}");
+    }
+    let (found, formatted, queried, packed) = (answer(1), answer(2), answer(3), answer(4));
+    assert_eq!(found["content"][0]["text"], "src/main.rs:2:    // TODO: say hello");
+    assert_eq!(found["structuredContent"]["matches"][0]["line"], "2");
+    assert_eq!(formatted["content"][0]["text"], "[1,2]", "{formatted}");
+    assert_eq!(queried["structuredContent"], json!({ "value": [{ "name": "cup" }] }), "{queried}");
+    let packed = packed["structuredContent"]["lines"].as_array().unwrap();
+    assert!(packed.contains(&json!("./src/main.rs")) && !packed.contains(&json!("./shop.db")), "{packed:?}");
+    assert!(bench.project.path().join("dist/v2.tar.gz").exists());
+    // In production each ran at the level that its file asks for, or not at all.
+    for (name, _) in &calls {
+        let review = bench.cli.json(&["review", name]);
+        assert_eq!(review["minimum_sandbox_level"], "full", "{review}");
+    }
 }
 
 // Requirement 94: what is a shell script is not called anything else.

@@ -274,6 +274,7 @@ pub(crate) fn config(home: &Path, settings: Settings) -> HostConfig {
         naming: settings.naming,
         restart_base_delay: settings.restart_base_delay,
         supervision: settings.supervision,
+        trust: plugward_host::Trust::default(),
         operator: "test".to_owned(),
     }
 }

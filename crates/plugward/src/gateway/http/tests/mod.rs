@@ -98,6 +98,7 @@ impl Face {
             naming: Naming::Prefixed,
             restart_base_delay: Duration::from_millis(50),
             supervision: SupervisionSettings::default(),
+            trust: plugward_host::Trust::default(),
             operator: "test".to_owned(),
         };
         let host = Host::open(config).await.unwrap();

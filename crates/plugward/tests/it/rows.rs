@@ -1,0 +1,106 @@
+//! The list of all weaknesses that the first implementations of these formats are known for, by row, and the tests that
+//! hold the right value of each. A row without a test, or with one that is gone, fails here.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// Rows of one letter, and how many there are.
+const ROWS: [(char, usize); 6] = [('W', 21), ('V', 8), ('H', 4), ('I', 4), ('C', 4), ('G', 6)];
+
+/// Row, file below `crates`, test. A row whose inputs are several has a test for each that another does not hold.
+const TESTS: &[(&str, &str, &str)] = &[
+    ("W1", POLICY, "values_are_never_read_again"),
+    ("W1", LIBRARY, "values_arrive_as_they_are"),
+    ("W2", POLICY, "values_are_never_read_again"),
+    ("W2", LIBRARY, "values_arrive_as_they_are"),
+    ("W3", POLICY, "values_are_never_read_again"),
+    ("W3", POLICY, "with_a_shell_values_are_positional_parameters"),
+    ("W4", POLICY, "values_are_never_read_again"),
+    ("W4", LIBRARY, "a_shell_never_reads_a_value"),
+    ("W5", POLICY, "names_that_are_patterns_are_refused"),
+    ("W5", COMMANDS, "w05_names_that_are_patterns_match_nothing"),
+    ("W6", POLICY, "bad_values_are_refused_by_name"),
+    ("W6", LIBRARY, "values_arrive_as_they_are"),
+    ("W7", COMMANDS, "w07_a_variable_of_the_host_is_not_printed"),
+    ("W8", LIBRARY, "a_timeout_ends_the_whole_tree_and_says_so"),
+    ("W9", LIBRARY, "a_timeout_ends_the_whole_tree_and_says_so"),
+    ("W10", LIBRARY, "large_output_is_an_error_a_cut_or_a_file"),
+    ("W10", COMMANDS, "w10_a_gate_that_writes_much_is_not_called_slow"),
+    ("W11", LIBRARY, "no_failure_repeats_a_value"),
+    ("W12", LIBRARY, "values_are_checked_before_anything_starts"),
+    ("W12", POLICY, "no_placeholder_is_ever_left_over"),
+    ("W13", COMMANDS, "w10_a_gate_that_writes_much_is_not_called_slow"),
+    ("W13", POLICY, "the_seeds_examples_load_verbatim"),
+    ("W14", LIBRARY, "a_command_runs_where_its_file_says"),
+    ("W15", POLICY, "limits_and_folders_are_checked"),
+    ("W16", COMMANDS, "w16_a_type_alone_registers_nothing"),
+    ("W17", LIBRARY, "the_registry_tells_its_mistakes_and_lists_copies"),
+    ("W18", POLICY, "bad_files_are_refused_with_positions_and_all_at_once"),
+    ("W19", POLICY, "a_value_does_not_become_an_option"),
+    ("W19", LIBRARY, "the_seeds_example_runs_in_its_sandbox"),
+    ("W20", LIBRARY, "stdin_exit_code_and_signal_are_as_they_are"),
+    ("W21", LIBRARY, "stdin_exit_code_and_signal_are_as_they_are"),
+    ("W21", COMMANDS, "w21_a_missing_folder_an_exit_code_and_a_signal_are_three_things"),
+    ("V1", POLICY, "the_seeds_examples_load_verbatim"),
+    ("V2", POLICY, "the_seeds_examples_load_verbatim"),
+    ("V3", POLICY, "yaml_is_read_as_yaml"),
+    ("V4", POLICY, "yaml_is_read_as_yaml"),
+    ("V5", POLICY, "bad_files_are_refused_with_positions_and_all_at_once"),
+    ("V7", POLICY, "shell_syntax_needs_a_shell_and_says_so"),
+    ("H1", PLAN, "a_deleted_file_takes_its_plugin_along_and_no_other"),
+    ("H2", PLAN, "a_deleted_file_takes_its_plugin_along_and_no_other"),
+    ("H3", PLAN, "another_id_in_the_same_file_is_another_plugin"),
+    ("H3", LOADER, "a_folder_made_after_the_start_is_followed_through_edit_rename_delete_and_link_swap"),
+    ("H4", PLAN, "two_files_with_one_id_are_an_error_at_load_and_later_and_a_newcomer_takes_nobodys_place"),
+    ("H4", LOADER, "a_bad_edit_keeps_the_version_before_running_and_says_where_the_mistake_is"),
+    ("C1", BREAKER, "it_opens_after_the_threshold_and_lets_a_single_probe_through"),
+    ("C1", SERVERS, "c1_one_of_three_calls_is_the_probe"),
+    ("C2", BREAKER, "a_threshold_of_one_opens_at_the_first_failure"),
+    ("C2", SUPERVISION, "a_manifest_sets_its_breaker_and_business_errors_never_trip_it"),
+    ("C3", BREAKER, "a_call_from_before_a_change_of_state_changes_nothing"),
+    ("C4", SUPERVISION, "a_manifest_sets_its_breaker_and_business_errors_never_trip_it"),
+    ("C4", COMMANDS, "a_command_that_cannot_start_is_paused_and_one_that_fails_is_not"),
+    ("G1", SERVERS, "g1_two_servers_of_one_name_leak_no_process"),
+    ("G2", SERVERS, "g2_equal_tool_names_are_listed_once_each_and_lead_to_their_own_server"),
+    ("G3", SERVERS, "g3_a_shell_in_place_of_a_server_keeps_no_other_from_being_found"),
+    ("G4", SERVERS, "g4_a_dead_server_is_tried_again"),
+    ("G5", SERVERS, "g5_mute_servers_are_started_at_the_same_time"),
+    ("G6", SERVERS, "g6_files_are_read_as_they_are_written_and_links_lead_nowhere"),
+];
+
+/// Rows of the type `integration`, which is no part of the host yet.
+const OF_NO_PART: [&str; 6] = ["V6", "V8", "I1", "I2", "I3", "I4"];
+
+const POLICY: &str = "plugward-policy/tests/command.rs";
+const PLAN: &str = "plugward-host/src/loader/plan/tests.rs";
+const BREAKER: &str = "plugward-host/src/call/breaker.rs";
+const LIBRARY: &str = "plugward/tests/it/command_library.rs";
+const COMMANDS: &str = "plugward/tests/it/rows_commands.rs";
+const SERVERS: &str = "plugward/tests/it/rows_servers.rs";
+const LOADER: &str = "plugward/tests/it/loader.rs";
+const SUPERVISION: &str = "plugward/tests/it/supervision.rs";
+
+#[test]
+fn every_row_has_a_test() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for (row, file, name) in TESTS {
+        let text = fs::read_to_string(crates.join(file)).unwrap();
+        let begin = text.find(&format!("fn {name}(")).unwrap_or_else(|| panic!("{row}: {file} has no test `{name}`"));
+        // Its attribute is the line before.
+        let line_before = text[..begin].lines().rev().find(|line| line.trim_start().starts_with("#["));
+        let is_close = text[..begin].lines().rev().take(3).any(|line| Some(line) == line_before);
+        let attribute = is_close && line_before.is_some_and(|line| line.contains("test"));
+        assert!(attribute, "{row}: `{name}` in {file} is no test");
+    }
+    let covered: BTreeSet<&str> = TESTS.iter().map(|(row, ..)| *row).collect();
+    let all: BTreeSet<String> =
+        ROWS.iter().flat_map(|(letter, count)| (1..=*count).map(move |row| format!("{letter}{row}"))).collect();
+    let missing: Vec<&String> =
+        all.iter().filter(|row| !covered.contains(row.as_str()) && !OF_NO_PART.contains(&row.as_str())).collect();
+    assert_eq!(missing, [""; 0], "rows without a test");
+    let unknown: Vec<&&str> = covered.iter().filter(|row| !all.contains(**row)).collect();
+    assert_eq!(unknown, [&""; 0], "rows that do not exist");
+    // A row that got its test is no exception any more.
+    assert!(OF_NO_PART.iter().all(|row| !covered.contains(row)), "{covered:?}");
+}
