@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use plugward_host::{
-    ApprovalOrigin, CallRequest, Environment, ErrorCode, Host, HostConfig, Inputs, Naming, OfferList, OfferRequest,
-    RoundClient, SupervisionSettings, ToolSelector, ToolView, Trust,
+    ApprovalOrigin, CallRequest, Counterpart, Environment, ErrorCode, Host, HostConfig, Inputs, Naming, OfferList,
+    OfferRequest, SupervisionSettings, ToolSelector, ToolView, Trust,
 };
 use plugward_policy::Catalogue;
 use plugward_sandbox::Launcher;
@@ -149,7 +149,7 @@ async fn call(host: &Host, tool: &str, arguments: &Value) -> Result<Box<RawValue
         let selector = ToolSelector::Id(format!("{PLUGIN}.{tool}"));
         let mut request = CallRequest::new(selector, Some(to_raw_value(arguments)?), "example");
         let capabilities = to_raw_value(&json!({"elicitation": {"form": {}}, "sampling": {}, "roots": {}}))?;
-        request.round_client = Some(RoundClient { client: "example".to_owned(), capabilities });
+        request.counterpart = Some(Counterpart::of_rounds("example", capabilities));
         request.inputs = inputs.take();
         let reply = host.call(request).await.outcome.map_err(|failure| failure.message(tool))?;
         if !reply.is_question {

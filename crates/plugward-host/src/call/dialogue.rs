@@ -61,6 +61,13 @@ impl CallPath {
             call.timing.hard = call.timing.hard.saturating_sub(begun.elapsed());
             target.call_tool(call, cancel)
         };
-        rounds::run(caller.answerer, &self.seal, purpose, inputs, send).await
+        // A person has the time that progress could give a call, and no more.
+        let limit = call.timing.hard;
+        let rounds = tokio::time::timeout(limit, rounds::run(caller.answerer, &self.seal, purpose, inputs, send));
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(RequestError::Cancelled),
+            ended = rounds => ended.unwrap_or(Err(RequestError::TimedOut { limit })),
+        }
     }
 }

@@ -33,10 +33,11 @@ use tokio_util::sync::CancellationToken;
 pub use result::ToolReply;
 pub(crate) use target::Target;
 
+use crate::counterpart::Counterpart;
 use crate::error::CallFailure;
 use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
-use crate::rounds::{Ended, Inputs, Questions, RoundClient, Seal};
+use crate::rounds::{Ended, Inputs, Questions, Seal};
 use crate::schema::Violations;
 use crate::session::{RequestError, Timing, ToolCall, masked};
 use admission::{Admission, Share};
@@ -87,8 +88,8 @@ pub struct CallRequest {
     pub session: u64,
     /// A limit shorter than the tool's own (requirement 82); the shorter one wins.
     pub timeout: Option<Duration>,
-    /// Who takes questions of the plugin as results; nobody is asked anything without.
-    pub round_client: Option<RoundClient>,
+    /// Whoever calls, as far as the plugin may turn to it; nobody is asked anything without.
+    pub counterpart: Option<Counterpart>,
     /// What the caller brings back for a question, where the call before this one ended in one.
     pub inputs: Option<Inputs>,
     /// Where progress notes go.
@@ -107,7 +108,7 @@ impl CallRequest {
             caller: caller.into(),
             session: 0,
             timeout: None,
-            round_client: None,
+            counterpart: None,
             inputs: None,
             progress: None,
             cancel: CancellationToken::new(),
@@ -206,10 +207,10 @@ impl CallPath {
         let pass = tool.route.breaker.admit(Instant::now(), timing.idle).map_err(refused)?;
         span.stage("admit");
         let heard_before = tool.route.target.messages_in();
-        let client = request.round_client.as_ref();
+        let client = request.counterpart.as_ref();
         let questions = client.map(|client| {
             let route = &tool.route;
-            Questions::new(&route.manifest, &self.catalogue, &route.secrets, &client.capabilities)
+            Questions::new(&route.manifest, &self.catalogue, &route.secrets, client)
         });
         let call = ToolCall {
             name: tool.definition.name.to_string(),

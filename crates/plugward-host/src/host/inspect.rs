@@ -258,7 +258,7 @@ impl Inner {
             approved: running.is_some(),
             requested_permissions: manifest.all_permissions().iter().map(ToString::to_string).collect(),
             minimum_level: manifest.min_sandbox_level,
-            access: manifest.access.describe(),
+            access: super::review::access_lines(&manifest.backend, manifest.access.describe()),
             granted_permissions: granted,
             source: state.row.source.clone(),
             installed_at: epoch(state.row.installed_at_us),

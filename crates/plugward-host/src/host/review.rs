@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use plugward_policy::{
-    ApprovalSubject, Backend, BackendKind, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin,
+    AccessLine, ApprovalSubject, Backend, BackendKind, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin,
     is_secret_name, visible,
 };
 use plugward_store::{ApprovalRow, EventRow, PinRow};
@@ -59,15 +59,19 @@ impl Host {
 
     /// Approves exactly what `digest` stands for, and grants the permissions it lists. Durable when it returns.
     pub async fn approve(&self, id: &str, digest: &Digest, origin: ApprovalOrigin) -> Result<PluginView, HostError> {
-        let (inner, plugin, digest) = (Arc::clone(&self.inner), self.inner.plugin(id)?, *digest);
-        self.inner.operation(async move { inner.approve(&plugin, digest, origin).await }).await
+        let digest = *digest;
+        self.inner.operation_on(id, |inner, plugin| async move { inner.approve(&plugin, digest, origin).await }).await
     }
 
     /// Replaces the granted permissions. Taking one away from a running plugin stops it (as in the seed).
     pub async fn set_permissions(&self, id: &str, permissions: &[String]) -> Result<PluginView, HostError> {
-        let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
-        let permissions = permissions.to_vec();
-        self.inner.operation(async move { inner.set_permissions(&plugin, &permissions).await }).await
+        let permissions: Arc<[String]> = permissions.into();
+        self.inner
+            .operation_on(id, |inner, plugin| {
+                let permissions = Arc::clone(&permissions);
+                async move { inner.set_permissions(&plugin, &permissions).await }
+            })
+            .await
     }
 }
 
@@ -162,7 +166,10 @@ impl Inner {
                 .iter()
                 .map(|name| (name.to_string(), catalogue.effect(name).as_str().to_owned()))
                 .collect(),
-            access: subject.access.describe(self.environment.get("HOME").and_then(OsStr::to_str)),
+            access: access_lines(
+                &manifest.backend,
+                subject.access.describe(self.environment.get("HOME").and_then(OsStr::to_str)),
+            ),
             shared: plan.confinement.shared_paths(),
             minimum_level: manifest.min_sandbox_level.as_str().to_owned(),
             isolation: match (&plan.remote, manifest.backend.has_program()) {
@@ -425,6 +432,12 @@ fn in_words(backend: &Backend) -> Option<Vec<String>> {
         BackendKind::McpStdio | BackendKind::McpHttp(_) | BackendKind::Command(_) => return None,
     };
     Some(texts.iter().flat_map(|text| text.lines()).map(str::to_owned).collect())
+}
+
+/// What is told of the machine: all of it, or without a program only what the host does for the plugin.
+pub(super) fn access_lines(backend: &Backend, mut lines: Vec<AccessLine>) -> Vec<AccessLine> {
+    lines.retain(|line| backend.has_program() || line.permission.is_some());
+    lines
 }
 
 /// Definitions kept from an offer, as pins.

@@ -11,12 +11,13 @@ use plugward_protocol::modern;
 use serde_json::value::RawValue;
 
 use super::{OfferError, OfferList, Offers};
-use crate::call::CallPath;
 use crate::call::admission::Share;
 use crate::call::result::RESULT_TYPE;
+use crate::call::{CallPath, HARD_TIMEOUT_FACTOR};
+use crate::counterpart::Counterpart;
 use crate::host::Host;
 use crate::raw_object::{RawObject, compact_len};
-use crate::rounds::{self, Ended, Inputs, Purpose, Questions, RoundClient};
+use crate::rounds::{self, Ended, Inputs, Purpose, Questions};
 use crate::session::{RequestError, Timing, masked};
 use crate::supervisor::{Plugin, Running};
 
@@ -62,7 +63,7 @@ impl Host {
         request: OfferRequest,
         params: Option<&RawValue>,
         sees: impl Fn(&PluginId) -> bool + Sync,
-        round_client: Option<&RoundClient>,
+        counterpart: Option<&Counterpart>,
     ) -> Result<Box<RawValue>, OfferError> {
         let mut params = params.and_then(RawObject::parse).ok_or(OfferError::Invalid("params are not an object"))?;
         strip_meta(&mut params);
@@ -77,8 +78,8 @@ impl Host {
             return super::prompt::get(&self.inner, &plugin, prompt, &params);
         }
         // MR-01: a completion is no request that may lead to a question.
-        let round_client = round_client.filter(|_| request != OfferRequest::Completion);
-        let asked = Asked { plugin: &plugin, running: &running, request, round_client };
+        let counterpart = counterpart.filter(|_| request != OfferRequest::Completion);
+        let asked = Asked { plugin: &plugin, running: &running, request, counterpart };
         asked.send(&self.inner.path, params).await
     }
 
@@ -179,7 +180,7 @@ struct Asked<'a> {
     plugin: &'a Arc<Plugin>,
     running: &'a Running,
     request: OfferRequest,
-    round_client: Option<&'a RoundClient>,
+    counterpart: Option<&'a Counterpart>,
 }
 
 impl Asked<'_> {
@@ -204,15 +205,14 @@ impl Asked<'_> {
         let purpose = Purpose {
             plugin: self.plugin.id.as_str(),
             version: &self.plugin.manifest.version,
-            client: self.round_client.map_or("", |client| client.client.as_str()),
+            client: self.counterpart.map_or("", |client| client.client.as_str()),
             method: self.request.method(),
             subject: subject.as_bytes(),
         };
         let session = &launched.session;
         let secrets = &self.running.route.secrets;
-        let questions = self
-            .round_client
-            .map(|client| Questions::new(&self.plugin.manifest, &path.catalogue, secrets, &client.capabilities));
+        let questions =
+            self.counterpart.map(|client| Questions::new(&self.plugin.manifest, &path.catalogue, secrets, client));
         let seal = &path.seal;
         let inputs = match brought {
             [None, None] => None,
@@ -231,7 +231,7 @@ impl Asked<'_> {
                     modern::client::with_inputs(Some(&params), responses.as_deref(), state.as_deref())
                 }
             };
-            let left = limit.saturating_sub(begun.elapsed());
+            let left = limit.saturating_mul(HARD_TIMEOUT_FACTOR).saturating_sub(begun.elapsed()).min(limit);
             let capabilities = questions.as_ref().map(Questions::capabilities);
             async move {
                 let params = params.map_err(|fault| RequestError::Invalid(fault.to_string()))?;
@@ -239,7 +239,10 @@ impl Asked<'_> {
                 session.request_with(self.request.method(), Some(params), timing, capabilities).await
             }
         };
-        let answer = rounds::run(questions.as_ref(), seal, purpose, inputs, send).await;
+        let rounds = rounds::run(questions.as_ref(), seal, purpose, inputs, send);
+        let ran_out = |_| Err(RequestError::TimedOut { limit });
+        let answer =
+            tokio::time::timeout(limit.saturating_mul(HARD_TIMEOUT_FACTOR), rounds).await.unwrap_or_else(ran_out);
         match answer {
             Ok(Ended::Reply(result)) => {
                 accept(masked(secrets, result), backend.max_result_bytes).map_err(|text| self.failed(&text))

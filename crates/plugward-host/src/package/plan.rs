@@ -116,6 +116,9 @@ impl std::fmt::Debug for LaunchPlan {
 impl LaunchPlan {
     /// Puts the arguments of one call in the place of those with placeholders.
     pub(crate) fn set_arguments(&mut self, arguments: &[String]) {
+        // With what is added to every container, as it was reviewed.
+        self.container = self.container.take().and_then(|container| container.with_arguments(arguments));
+        let arguments = self.container.as_ref().map_or(arguments, ContainerRun::arguments);
         self.argv.truncate(1);
         self.argv.extend_from_slice(arguments);
     }
@@ -333,11 +336,7 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
     if input.manifest.min_sandbox_level != SandboxLevel::None {
         refuse_shown(&own_dir, shared.names())?;
     }
-    // A command that starts a container cannot reach the engine from its sandbox, and is told so by it.
-    let container = command
-        .is_none()
-        .then(|| ContainerRun::recognise(&backend.command, &backend.args, &input.manifest.id, input.home_dir));
-    let container = container.flatten();
+    let container = ContainerRun::recognise(&backend.command, &backend.args, &input.manifest.id, input.home_dir);
     let command = command.map(|tool| tool.expanded(|name| places.value_of(name))).transpose();
     let command = command.map_err(|error| PlanError::Command(error.to_string()))?.map(Box::new);
     let arguments = container.as_ref().map_or(backend.args.as_slice(), ContainerRun::arguments);

@@ -19,7 +19,6 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 pub(crate) use question::Questions;
-pub use question::RoundClient;
 pub(crate) use seal::{KEY_SETTING, Purpose, Seal};
 
 use crate::session::RequestError;

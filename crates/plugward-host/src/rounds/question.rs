@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::Answerer;
+use crate::counterpart::Counterpart;
 use crate::raw_object::RawObject;
 use crate::session::masked;
 
@@ -36,19 +37,11 @@ const KINDS: [(&str, &str, &str); 3] = [
 /// Kinds of fields that a form may have.
 const FIELD_KINDS: [&str; 4] = ["string", "number", "integer", "boolean"];
 
-/// A client that takes questions as results and makes its request again.
-#[derive(Debug, Clone)]
-pub struct RoundClient {
-    /// Whom a question is bound to.
-    pub client: String,
-    /// What it declared with this request, an object.
-    pub capabilities: Box<RawValue>,
-}
-
 /// What one plugin may ask of one client.
 pub(crate) struct Questions<'a> {
     plugin: &'a PluginId,
     secrets: &'a Redactor,
+    counterpart: &'a Counterpart,
     /// Capabilities that the client declared and the plugin was granted, as the client wrote them.
     open: Map<String, Value>,
     /// Permissions that are missing.
@@ -61,18 +54,18 @@ impl<'a> Questions<'a> {
         manifest: &'a Manifest,
         catalogue: &Catalogue,
         secrets: &'a Redactor,
-        capabilities: &RawValue,
+        counterpart: &'a Counterpart,
     ) -> Self {
         let is_granted = |permission: &str| {
             PermissionName::new(permission)
                 .is_ok_and(|name| manifest.permissions.contains(&name) && catalogue.effect(&name) == Effect::Allow)
         };
-        let mut open: Map<String, Value> = serde_json::from_str(capabilities.get()).unwrap_or_default();
+        let mut open: Map<String, Value> = serde_json::from_str(counterpart.capabilities.get()).unwrap_or_default();
         open.retain(|name, value| {
             value.is_object() && KINDS.iter().any(|(_, kind, permission)| kind == name && is_granted(permission))
         });
         let not_granted = KINDS.iter().map(|(_, _, permission)| *permission).filter(|name| !is_granted(name)).collect();
-        Self { plugin: &manifest.id, secrets, open, not_granted }
+        Self { plugin: &manifest.id, secrets, counterpart, open, not_granted }
     }
 
     /// What the plugin is told it may ask.
@@ -176,16 +169,16 @@ impl Answerer for Questions<'_> {
     }
 
     fn takes_rounds(&self) -> bool {
-        true
+        self.counterpart.takes_rounds()
     }
 
     async fn ask(&self, question: InputRequest) -> Result<Box<RawValue>, RpcError> {
-        // Whoever takes rounds answers with its next request.
-        Err(RpcError::method_not_found(&question.method))
+        self.counterpart.ask(self.plugin, question.method, question.params).await
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "a test reads better with `json!` as the argument")]
 mod tests {
     use super::*;
 
@@ -203,7 +196,8 @@ mod tests {
     fn ask(permissions: &str, declared: &Value, method: &str, params: Value) -> Result<Value, String> {
         let (manifest, redactor) = (manifest(permissions), Redactor::new());
         redactor.set_secrets("fx", &["sk-0123456789abcdef".to_owned()]);
-        let questions = Questions::new(&manifest, &Catalogue::seed(), &redactor, &raw(declared));
+        let counterpart = Counterpart::of_rounds("a", raw(declared));
+        let questions = Questions::new(&manifest, &Catalogue::seed(), &redactor, &counterpart);
         let question = InputRequest { key: "k".to_owned(), method: method.to_owned(), params: Some(raw(&params)) };
         let shown = questions.prepare(&question)?;
         Ok(serde_json::from_str(shown.params.unwrap().get()).unwrap())
@@ -225,9 +219,10 @@ mod tests {
             assert!(refused.contains(permission), "{refused}");
             assert!(ask(&granted, &json!({}), method, params.clone()).is_err(), "{method}: not declared");
             let (manifest, redactor) = (manifest(&granted), Redactor::new());
-            let told = Questions::new(&manifest, &Catalogue::seed(), &redactor, &raw(&all)).capabilities();
+            let counterpart = Counterpart::of_rounds("a", raw(&all));
+            let told = Questions::new(&manifest, &Catalogue::seed(), &redactor, &counterpart).capabilities();
             assert_eq!(told.get(), format!("{{\"{kind}\":{{}}}}"), "a plugin is told what it may ask, and no more");
-            let denied = Questions::new(&manifest, &Catalogue::empty(), &redactor, &raw(&all)).capabilities();
+            let denied = Questions::new(&manifest, &Catalogue::empty(), &redactor, &counterpart).capabilities();
             assert_eq!(denied.get(), "{}", "the deployment has a word");
         }
         assert!(ask("[mcp.roots]", &all, "tools/call", json!({})).is_err());

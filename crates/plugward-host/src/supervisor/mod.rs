@@ -38,7 +38,7 @@ pub(crate) mod stop;
 pub(crate) mod trial;
 pub(crate) mod watch;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Instant, SystemTime};
 
 use plugward_policy::{BackendKind, GrantSet, HostStatus, Manifest, PluginId, PluginStatus};
@@ -122,6 +122,8 @@ pub(crate) struct State {
     /// A person switched it off, which is not the same as never on.
     pub(crate) switched_off: bool,
     pub(crate) removed: bool,
+    /// The version that took its place, where that is why it was removed.
+    pub(crate) replaced_by: Option<Weak<Plugin>>,
     /// What it said it offers beside tools when it ran last.
     pub(crate) offers: Offers,
     /// What would run differs from what was approved, as of the last look.
@@ -188,6 +190,7 @@ impl Plugin {
             next_start_at: None,
             switched_off: false,
             removed: false,
+            replaced_by: None,
             offers: Offers::default(),
             is_held: false,
             row,

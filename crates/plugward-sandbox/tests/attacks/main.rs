@@ -11,6 +11,7 @@
     reason = "a test without the standard harness is not seen as one by the lints"
 )]
 
+mod ends;
 mod hosts;
 mod layers;
 mod levels;
@@ -61,6 +62,7 @@ const TESTS: &[Test] = tests![
     levels::without_namespaces_full_is_refused_and_partial_works,
     levels::bubblewrap_is_asked_where_only_it_is_allowed,
     levels::bubblewrap_refuses_what_it_cannot_keep,
+    ends::two_hundred_ends_leave_nothing,
     limits::daemons_end_with_their_namespace,
     limits::first_process_and_launcher_cannot_be_killed,
     limits::processor_time_ends,
@@ -96,11 +98,6 @@ const NATIVE_ONLY: &[&str] = &[
     "levels::without_namespaces_full_is_refused_and_partial_works",
     "levels::bubblewrap_is_asked_where_only_it_is_allowed",
     "levels::bubblewrap_refuses_what_it_cannot_keep",
-    "hosts::listed_hosts_are_found",
-    "hosts::names_are_asked_for_at_the_host",
-    "hosts::beside_listed_hosts_there_is_nothing",
-    "hosts::listed_hosts_take_every_layer",
-    "hosts::every_address_can_lead_to_one_listener",
     "threats::every_row_belongs_to_one_threat",
     "threats::page_and_suite_tell_the_same",
 ];

@@ -56,8 +56,12 @@ pub(super) fn screen(review: &ReviewBody) -> String {
     }
     changes(&mut text, &review.changes);
     command(&mut text, review);
-    permissions(&mut text, review);
-    tools(&mut text, review);
+    if has_program(review) {
+        permissions(&mut text, review);
+        tools(&mut text, review);
+    } else {
+        host_does(&mut text, review);
+    }
     line(&mut text, "");
     line(&mut text, last_words(review));
     line(&mut text, &format!("{} {}", strong("Digest of all this:"), review.digest));
@@ -97,14 +101,17 @@ fn command(text: &mut String, review: &ReviewBody) {
         _ => "It runs exactly this, one argument per line, never through a shell",
     };
     line(text, &strong(title));
-    for argument in &review.argv {
-        line(text, &format!("  {}", whole(argument)));
-    }
     if !has_program(review) {
+        for words in &review.argv {
+            line(text, &format!("  {}", safe(words)));
+        }
         for variable in &review.environment {
             line(text, &format!("  {}  {}", safe(&variable.name), whole(&variable.value)));
         }
         return;
+    }
+    for argument in &review.argv {
+        line(text, &format!("  {}", whole(argument)));
     }
     line(text, &format!("  program   {}", safe(&review.executable)));
     line(text, &format!("            {}", review.executable_digest));
@@ -140,6 +147,18 @@ fn remote(text: &mut String, review: &ReviewBody) {
 /// Whether a program of the plugin's ever runs.
 fn has_program(review: &ReviewBody) -> bool {
     !matches!(review.runs.as_str(), "prompt" | "webhook")
+}
+
+/// What a plugin without a program has the host do.
+fn host_does(text: &mut String, review: &ReviewBody) {
+    line(text, "");
+    line(text, &strong("For that the host"));
+    for permission in &review.permissions {
+        let refusal = if permission.effect == "deny" { ", which this deployment denies" } else { "" };
+        line(text, &format!("  - may use {}{refusal}", safe(&permission.name)));
+    }
+    access(text, &review.access);
+    line(text, &format!("  {}", safe(&review.isolation)));
 }
 
 /// What a person should have in mind when agreeing.
@@ -202,9 +221,6 @@ pub(super) fn access(text: &mut String, lines: &[AccessLineBody]) {
 }
 
 fn tools(text: &mut String, review: &ReviewBody) {
-    if !has_program(review) {
-        return;
-    }
     line(text, "");
     line(text, &strong(&format!("Tools: {}", review.tools.len())));
     if review.tools.is_empty() {

@@ -11,7 +11,7 @@
 //! Owns the choice of what answers a method and the shape of answers in these revisions. Refuses to remember clients:
 //! what was asked before changes nothing.
 
-use plugward_host::{Inputs, RoundClient};
+use plugward_host::{Counterpart, Inputs};
 use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
 use plugward_protocol::modern::{self, CacheScope, Caching};
 use plugward_protocol::{RequestId, RequestMeta, RpcError};
@@ -73,7 +73,7 @@ impl Exchange {
     async fn offer(&self, offer: OfferMethod) -> Result<Box<RawValue>, RpcError> {
         let view = self.server.view();
         modern::inputs_of(self.params.as_deref())?;
-        let client = self.round_client();
+        let client = self.counterpart();
         let answer = tokio::select! {
             answer = offer.answer(self.server.host(), &view, self.params.as_deref(), Some(&client)) => answer,
             () = self.cancel.cancelled() => return Err(tools_call::given_up()),
@@ -84,9 +84,9 @@ impl Exchange {
 
     /// The client as plugins may turn to it. Bound to its profile: a name it gives itself proves nothing, and who is given
     /// other tools is somebody else.
-    fn round_client(&self) -> RoundClient {
+    fn counterpart(&self) -> Counterpart {
         let client = format!("profile:{}", self.server.view().profile().name);
-        RoundClient { client, capabilities: self.meta.capabilities.clone() }
+        Counterpart::of_rounds(client, self.meta.capabilities.clone())
     }
 
     fn discover(&self) -> Result<Box<RawValue>, RpcError> {
@@ -121,7 +121,7 @@ impl Exchange {
         // The plugin's client is us: what ours can do is no promise to it.
         params.meta = params.meta.and_then(|meta| modern::without_hop(&meta));
         let meta = self.meta.clone();
-        let round_client = Some(self.round_client());
+        let counterpart = Some(self.counterpart());
         let call = Call {
             start_wait: self.server.first_list_wait(),
             host: self.server.host().clone(),
@@ -130,7 +130,7 @@ impl Exchange {
             params,
             caller: initialize::caller(self.meta.client.as_ref().map(|client| client.name.as_str())),
             session: self.session,
-            round_client,
+            counterpart,
             inputs,
             cancel: self.cancel,
             notes: self.notes,

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plugward_host::{CallFailure, CallReport, CallRequest, ErrorCode, Host, Inputs, RoundClient, ToolSelector};
+use plugward_host::{CallFailure, CallReport, CallRequest, Counterpart, ErrorCode, Host, Inputs, ToolSelector};
 use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
 use plugward_protocol::{RequestId, RpcError};
 use serde_json::json;
@@ -55,7 +55,7 @@ pub(super) struct Call {
     /// Which session of that caller.
     pub(super) session: u64,
     /// The client as plugins may turn to it.
-    pub(super) round_client: Option<RoundClient>,
+    pub(super) counterpart: Option<Counterpart>,
     /// What the client brings back for a question.
     pub(super) inputs: Option<Inputs>,
     /// How long a call waits for a plugin that is starting.
@@ -90,7 +90,7 @@ impl Call {
             caller: self.caller.clone(),
             session: self.session,
             timeout: None,
-            round_client: self.round_client.clone(),
+            counterpart: self.counterpart.clone(),
             inputs: self.inputs.clone(),
             progress: self.params.progress_token.is_some().then_some(progress),
             cancel: self.cancel.clone(),
