@@ -185,6 +185,14 @@ pub(crate) struct EnforcementBody {
     pub(crate) note: String,
 }
 
+impl PluginBody {
+    /// Whether it is a server elsewhere, where no sandbox of this machine is.
+    pub(crate) fn is_remote(&self) -> bool {
+        let transport = self.manifest.as_ref().map(|manifest| manifest.backend.transport.as_str());
+        matches!(transport, Some("streamable_http" | "sse"))
+    }
+}
+
 impl From<&PluginView> for PluginBody {
     fn from(view: &PluginView) -> Self {
         let parsed = parse_manifest(&view.manifest_text, "plugin.yaml").ok();

@@ -1,6 +1,8 @@
 //! Servers elsewhere as plugins: what a person agrees to, what is sent, and what becomes of a call when the other side, or
 //! the way there, fails.
 
+#![allow(clippy::needless_pass_by_value, reason = "a test reads better with `json!` as the argument")]
+
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
