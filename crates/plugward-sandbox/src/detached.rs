@@ -1,7 +1,8 @@
 //! Starting a program that outlives the one that starts it.
 //!
-//! Owns what it keeps of its starter: variables and nothing open but its log. Refuses to be a way to run plugins: nothing
-//! is isolated here, and nobody ends what was started.
+//! Owns what it keeps of its starter: its variables, its log, and what somebody before the starter left open for all that
+//! follow; nothing that we open is. Refuses to be a way to run plugins: nothing is isolated here, and nobody ends what was
+//! started.
 
 use std::ffi::OsStr;
 use std::fs::File;

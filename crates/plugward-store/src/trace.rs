@@ -75,6 +75,23 @@ impl Store {
         })
     }
 
+    /// Ids of traces that begin with these hexadecimal digits, at most `limit`.
+    ///
+    /// # Errors
+    /// Those of the database only.
+    pub fn traces_with(&self, digits: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.read(|conn| {
+            // A range the index serves: no digit sorts behind `f`.
+            let mut query = conn.prepare_cached(
+                "SELECT DISTINCT trace_id FROM spans WHERE trace_id >= ?1 AND trace_id < ?1 || 'g' LIMIT ?2",
+            )?;
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let rows =
+                query.query_map(rusqlite::params![digits, limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            Ok(rows)
+        })
+    }
+
     /// The spans of one trace, earliest first; none for a trace that is not there.
     ///
     /// # Errors

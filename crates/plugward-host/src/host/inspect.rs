@@ -117,6 +117,17 @@ impl Host {
             .await
     }
 
+    /// Ids of recorded traces that begin with these hexadecimal digits, at most `limit`.
+    pub async fn traces_with(&self, digits: &str, limit: usize) -> Result<Vec<String>, HostError> {
+        let digits = digits.to_ascii_lowercase();
+        self.inner
+            .blocking(move |inner| {
+                inner.path.store.flush()?;
+                inner.path.store.traces_with(&digits, limit)
+            })
+            .await
+    }
+
     /// All spans of one trace.
     pub async fn trace(&self, trace_id: &str) -> Result<Vec<Span>, HostError> {
         let trace_id = trace_id.to_owned();

@@ -10,6 +10,7 @@ use plugward_policy::{Digest, PluginId};
 use plugward_protocol::modern;
 use serde_json::value::RawValue;
 
+use super::wake::awake;
 use super::{OfferError, OfferList, Offers};
 use crate::call::admission::Share;
 use crate::call::result::RESULT_TYPE;
@@ -33,7 +34,7 @@ pub enum OfferRequest {
 }
 
 impl OfferRequest {
-    fn method(self) -> &'static str {
+    pub(super) fn method(self) -> &'static str {
         match self {
             OfferRequest::Prompt => "prompts/get",
             OfferRequest::Resource => "resources/read",
@@ -51,7 +52,7 @@ impl OfferRequest {
 }
 
 /// What names the thing that is asked for.
-enum Target {
+pub(super) enum Target {
     Prompt(String),
     Resource(String),
 }
@@ -72,8 +73,11 @@ impl Host {
             self.owner(&target, &sees).await.filter(|(plugin, _)| sees(plugin)).ok_or(OfferError::NotFound)?;
         rename(request, &mut params, &target, &own_name);
         let offering = self.offering(|offers| request.is_in(offers));
-        let (plugin, running) =
-            offering.into_iter().find(|(other, _)| other.id == plugin).ok_or(OfferError::NotFound)?;
+        let plugin = offering.into_iter().find(|other| other.id == plugin).ok_or(OfferError::NotFound)?;
+        let backend = &plugin.manifest.backend;
+        let limit = backend.startup_timeout.saturating_add(backend.list_timeout);
+        let asleep = || OfferError::Failed(format!("plugin `{}`: it did not start in time", plugin.id));
+        let running = awake(&plugin, limit).await.ok_or_else(asleep)?;
         if let (Some(prompt), OfferRequest::Prompt) = (plugin.manifest.backend.prompt(), request) {
             return super::prompt::get(&self.inner, &plugin, prompt, &params);
         }
@@ -91,17 +95,17 @@ impl Host {
                 if let Some(found) = find() {
                     return Some(found);
                 }
-                self.list_offers(OfferList::Prompts).await;
+                self.list_offers(OfferList::Prompts, sees).await;
                 find()
             }
             Target::Resource(uri) => {
-                let plugin = match self.find_resource(uri) {
+                let plugin = match self.find_resource(uri, sees) {
                     Some(plugin) => plugin,
                     None => {
-                        self.list_offers(OfferList::Resources).await;
-                        self.list_offers(OfferList::ResourceTemplates).await;
+                        self.list_offers(OfferList::Resources, sees).await;
+                        self.list_offers(OfferList::ResourceTemplates, sees).await;
                         // Servers may have resources that they do not list; with one such server it is clear whose.
-                        self.find_resource(uri).or_else(|| self.only_owner(sees))?
+                        self.find_resource(uri, sees).or_else(|| self.only_owner(sees))?
                     }
                 };
                 Some((plugin, uri.clone()))
@@ -109,21 +113,41 @@ impl Host {
         }
     }
 
-    fn find_resource(&self, uri: &str) -> Option<PluginId> {
+    /// The plugin that has a resource, of those the asker sees.
+    fn find_resource(&self, uri: &str, sees: &impl Fn(&PluginId) -> bool) -> Option<PluginId> {
         let known = self.inner.offers.known();
+        let seen = |owners: &'_ Vec<PluginId>| owners.iter().find(|owner| sees(owner)).cloned();
         let templates = || {
             let fitting = known.templates.iter().filter(|(beginning, _)| uri.starts_with(beginning.as_str()));
-            fitting.max_by_key(|(beginning, _)| beginning.len()).map(|(_, plugin)| plugin)
+            let seen = fitting.filter_map(|(beginning, owners)| Some((beginning.len(), seen(owners)?)));
+            seen.max_by_key(|(length, _)| *length).map(|(_, plugin)| plugin)
         };
         // A template is named by itself when its arguments are completed.
         let plain = uri.split('{').next().unwrap_or_default();
-        known.resources.get(uri).or_else(templates).or_else(|| known.templates.get(plain)).cloned()
+        let own = known.resources.get(uri).and_then(seen);
+        own.or_else(templates).or_else(|| known.templates.get(plain).and_then(seen))
+    }
+
+    /// Whose it is as far as lists have told, whoever asks.
+    pub(super) fn known_owner(&self, target: &Target) -> Option<PluginId> {
+        match target {
+            Target::Prompt(name) => self.inner.offers.known().prompts.get(name).map(|(plugin, _)| plugin.clone()),
+            Target::Resource(uri) => self.find_resource(uri, &|_| true),
+        }
+    }
+
+    /// Whether the request is answered by the host itself, which records it where it does.
+    pub(super) fn records_itself(&self, request: OfferRequest, plugin: Option<&PluginId>) -> bool {
+        let is_own = |plugin: &PluginId| {
+            self.inner.all().iter().any(|other| other.id == *plugin && other.manifest.backend.prompt().is_some())
+        };
+        request == OfferRequest::Prompt && plugin.is_some_and(is_own)
     }
 
     fn only_owner(&self, sees: impl Fn(&PluginId) -> bool) -> Option<PluginId> {
-        let mut offering = self.offering(|offers| offers.resources).into_iter().filter(|(plugin, _)| sees(&plugin.id));
+        let mut offering = self.offering(|offers| offers.resources).into_iter().filter(|plugin| sees(&plugin.id));
         match (offering.next(), offering.next()) {
-            (Some((plugin, _)), None) => Some(plugin.id.clone()),
+            (Some(plugin), None) => Some(plugin.id.clone()),
             _ => None,
         }
     }
@@ -140,7 +164,7 @@ fn strip_meta(params: &mut RawObject) {
     }
 }
 
-fn target(request: OfferRequest, params: &RawObject) -> Result<Target, OfferError> {
+pub(super) fn target(request: OfferRequest, params: &RawObject) -> Result<Target, OfferError> {
     let text = |object: &RawObject, key: &str| object.get_str(key);
     match request {
         OfferRequest::Prompt => {

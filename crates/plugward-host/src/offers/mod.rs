@@ -11,6 +11,8 @@
 mod forward;
 mod list;
 mod prompt;
+mod record;
+mod wake;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +23,11 @@ use plugward_protocol::{RpcError, ServerHello};
 pub use forward::OfferRequest;
 
 use crate::host::Host;
-use crate::supervisor::{Plugin, Running};
+use crate::raw_object::RawObject;
+use crate::supervisor::Plugin;
 
-/// Names and resources whose owner is remembered. Far more than any client shows; past it the map begins anew, and the
-/// next list fills it.
+/// Names and resources whose owner is remembered. Far more than any client shows; past it the plugin that has most of
+/// them begins anew, and its next list fills it.
 const MAX_REMEMBERED: usize = 20_000;
 
 /// What a host, or one plugin, offers beside tools.
@@ -78,7 +81,7 @@ impl Offers {
 }
 
 /// Lists of offers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OfferList {
     /// `prompts/list`.
     Prompts,
@@ -141,16 +144,32 @@ pub enum OfferError {
 #[derive(Default)]
 pub(crate) struct Directory {
     known: Mutex<Known>,
+    /// What plugins that may sleep listed last: told while they do.
+    lists: Mutex<HashMap<(PluginId, OfferList), Items>>,
 }
+
+/// What one plugin lists, each item with its own name for it.
+type Items = Vec<(String, RawObject)>;
 
 #[derive(Default)]
 struct Known {
     /// Exposed name of a prompt to its plugin and its own name.
     prompts: HashMap<String, (PluginId, String)>,
-    /// Resource to its plugin: the first one that listed it, for as long as this process runs.
-    resources: HashMap<String, PluginId>,
-    /// Beginnings of resources that templates make, each with its plugin.
-    templates: HashMap<String, PluginId>,
+    /// Resource to its plugins, in the order in which they first listed it, for as long as this process runs. To a client
+    /// it is of the first one that the client sees.
+    resources: Owners,
+    /// Beginnings of resources that templates make, each with its plugins.
+    templates: Owners,
+}
+
+/// What belongs to whom.
+type Owners = HashMap<String, Vec<PluginId>>;
+
+fn forget_owner(owners: &mut Owners, plugin: &str) {
+    owners.retain(|_, plugins| {
+        plugins.retain(|owner| owner.as_str() != plugin);
+        !plugins.is_empty()
+    });
 }
 
 impl Directory {
@@ -158,8 +177,14 @@ impl Directory {
     pub(crate) fn forget(&self, plugin: &str) {
         let mut known = self.known();
         known.prompts.retain(|_, (owner, _)| owner.as_str() != plugin);
-        known.resources.retain(|_, owner| owner.as_str() != plugin);
-        known.templates.retain(|_, owner| owner.as_str() != plugin);
+        forget_owner(&mut known.resources, plugin);
+        forget_owner(&mut known.templates, plugin);
+        drop(known);
+        self.lists().retain(|(owner, _), _| owner.as_str() != plugin);
+    }
+
+    fn lists(&self) -> MutexGuard<'_, HashMap<(PluginId, OfferList), Items>> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -197,14 +222,18 @@ impl Host {
         }
     }
 
-    /// Running plugins with what they offer, in their order.
-    fn offering(&self, wants: impl Fn(Offers) -> bool) -> Vec<(Arc<Plugin>, Arc<Running>)> {
-        let running = |plugin: Arc<Plugin>| {
-            let running = plugin.running()?;
-            let offers = running.offers.and(self.allowed(&plugin));
-            wants(offers).then_some((plugin, running))
+    /// Plugins that run or sleep with what they offer, in their order.
+    fn offering(&self, wants: impl Fn(Offers) -> bool) -> Vec<Arc<Plugin>> {
+        let offers = |plugin: &Arc<Plugin>| {
+            let state = plugin.state();
+            match (&state.running, &state.asleep) {
+                (Some(running), _) => running.offers,
+                (None, Some(_)) => state.offers,
+                (None, None) => Offers::default(),
+            }
         };
-        self.inner.all().into_iter().filter_map(running).collect()
+        let is_wanted = |plugin: &Arc<Plugin>| wants(offers(plugin).and(self.allowed(plugin)));
+        self.inner.all().into_iter().filter(is_wanted).collect()
     }
 }
 
@@ -228,12 +257,12 @@ mod tests {
         for (index, owner) in [gone, stays].into_iter().enumerate() {
             let mut known = directory.known();
             known.prompts.insert(index.to_string(), (owner.clone(), "p".to_owned()));
-            known.resources.insert(index.to_string(), owner.clone());
-            known.templates.insert(index.to_string(), owner);
+            known.resources.insert(index.to_string(), vec![owner.clone()]);
+            known.templates.insert(index.to_string(), vec![owner]);
         }
         directory.forget("gone");
         let known = directory.known();
         assert_eq!((known.prompts.len(), known.resources.len(), known.templates.len()), (1, 1, 1));
-        assert_eq!(known.resources["1"].as_str(), "stays");
+        assert_eq!(known.resources["1"][0].as_str(), "stays");
     }
 }

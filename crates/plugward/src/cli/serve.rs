@@ -13,8 +13,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use plugward_host::{ErrorCode, Host, HostError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -62,8 +63,17 @@ pub(super) async fn detached(context: &Context) -> Result<Exit, Failure> {
 pub(super) async fn run(context: &Context, faces: Faces) -> Result<Exit, Failure> {
     let is_pipe = faces.stdio && faces.http.is_none();
     if is_pipe && context.settings.is_on_demand && !faces.in_process {
-        let client = context.unless_interrupted(daemon::reach(context)).await?;
-        return pipe(context, client, faces.client.as_deref()).await;
+        let mut joins = 0;
+        loop {
+            let client = context.unless_interrupted(daemon::reach(context)).await?;
+            joins += 1;
+            match join(context, client, faces.client.as_deref()).await {
+                Err(failure) if joins < JOINS_MAX && failure.body.error.code == ErrorCode::HostStopping.as_str() => {
+                    tracing::info!("the host ended as this process came; looking for another");
+                }
+                joined => return pipe(context, joined?).await,
+            }
+        }
     }
     match context.unless_interrupted(link::find(&context.settings, link::SERVE_WAIT)).await? {
         Found::Home(host) => {
@@ -72,7 +82,10 @@ pub(super) async fn run(context: &Context, faces: Faces) -> Result<Exit, Failure
             tracing::info!("stopped");
             result
         }
-        Found::Running(client) if is_pipe => pipe(context, client, faces.client.as_deref()).await,
+        Found::Running(client) if is_pipe => {
+            let joined = join(context, client, faces.client.as_deref()).await?;
+            pipe(context, joined).await
+        }
         Found::Running(_) => {
             let message = "another `plugward serve` runs on this home already";
             Err(Failure::coded(ErrorCode::HomeInUse, message)
@@ -250,10 +263,19 @@ fn serve_http(
     });
 }
 
+/// Times a host that ends as we come is looked for anew. One that goes on ending is no host.
+const JOINS_MAX: u32 = 3;
+
+/// Both ends of an MCP session with the host that runs.
+type Joined = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
+
+/// Begins an MCP session with the host that runs.
+async fn join(context: &Context, client: Client, name: Option<&str>) -> Result<Joined, Failure> {
+    client.into_mcp(context.settings.profiles.of_client(name)).await
+}
+
 /// Moves bytes between standard input and output and the host that runs.
-async fn pipe(context: &Context, client: Client, name: Option<&str>) -> Result<Exit, Failure> {
-    let profile = context.settings.profiles.of_client(name);
-    let (mut from_host, mut to_host) = client.into_mcp(profile).await?;
+async fn pipe(context: &Context, (mut from_host, mut to_host): Joined) -> Result<Exit, Failure> {
     tracing::info!("joined the running host");
     let input_ended = Cell::new(false);
     let up = async {

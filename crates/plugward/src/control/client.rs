@@ -156,11 +156,18 @@ impl Client {
     ) -> Result<(BufReader<OwnedReadHalf>, OwnedWriteHalf), Failure> {
         let request =
             Request { control_version: CONTROL_VERSION, operation: Operation::Mcp { profile: Box::new(profile) } };
-        write_line(&mut self.writer, &request).await.map_err(|error| broken(&error))?;
-        match read_line(&mut self.reader, ANSWER_BYTES_MAX).await.map_err(|error| broken(&error))? {
+        // It ended between its hello and this: nothing was said yet, so that another one can be asked.
+        let ended = || Failure::coded(ErrorCode::HostStopping, "the running `plugward serve` ended meanwhile");
+        let lost = |error: io::Error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ended(),
+            _ => broken(&error),
+        };
+        write_line(&mut self.writer, &request).await.map_err(lost)?;
+        match read_line(&mut self.reader, ANSWER_BYTES_MAX).await.map_err(lost)? {
             Some(Frame::Done(Outcome::Mcp)) => Ok((self.reader, self.writer)),
             Some(Frame::Failed(failure)) => Err(failure),
-            Some(_) | None => Err(HostError::internal("opening an MCP session").into()),
+            None => Err(ended()),
+            Some(_) => Err(HostError::internal("opening an MCP session").into()),
         }
     }
 }

@@ -311,21 +311,21 @@ async fn logs(
 async fn trace(host: &Host, wanted: &str) -> Result<Outcome, Failure> {
     let missing = || {
         let message = format!("trace `{}` is not recorded", shown(wanted));
-        not_found(message, "see what is recorded: `plugward trace list`; an old one is found by its whole id only")
+        not_found(message, "see what is recorded: `plugward trace list`")
     };
     let trace_id = if wanted.len() == TRACE_ID_DIGITS {
         wanted.to_owned()
     } else {
-        let page =
-            host.spans(SpanFilter { limit: if wanted == "last" { 1 } else { 0 }, ..SpanFilter::default() }).await?;
         let is_prefix = wanted.len() >= TRACE_PREFIX_MIN && wanted.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let mut found: Vec<String> = page
-            .spans
-            .into_iter()
-            .map(|span| span.trace_id)
-            .filter(|id| wanted == "last" || (is_prefix && id.starts_with(wanted)))
-            .collect();
-        found.dedup();
+        let mut found: Vec<String> = if wanted == "last" {
+            let page = host.spans(SpanFilter { limit: 1, ..SpanFilter::default() }).await?;
+            page.spans.into_iter().map(|span| span.trace_id).collect()
+        } else if is_prefix {
+            // Two tell that one is not the only one.
+            host.traces_with(wanted, 2).await?
+        } else {
+            Vec::new()
+        };
         match (found.pop(), found.is_empty()) {
             (Some(id), true) => id,
             (Some(_), false) => {

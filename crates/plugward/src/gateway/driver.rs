@@ -388,10 +388,11 @@ impl Driver {
         let (server, cancel) = (self.server.clone(), CancellationToken::new());
         let (params, given_up) = (params.map(ToOwned::to_owned), cancel.clone());
         let counterpart = self.asks.counterpart(self.session);
+        let caller = self.caller.clone();
         self.spawn(id, bytes, cancel, async move {
             let view = server.view();
             tokio::select! {
-                answer = offer.answer(server.host(), &view, params.as_deref(), counterpart.as_ref()) => Outcome::Answered(answer),
+                answer = offer.answer(server.host(), &view, params.as_deref(), counterpart.as_ref(), &caller) => Outcome::Answered(answer),
                 () = given_up.cancelled() => Outcome::Answered(Err(tools_call::given_up())),
             }
         });

@@ -74,8 +74,9 @@ impl Exchange {
         let view = self.server.view();
         modern::inputs_of(self.params.as_deref())?;
         let client = self.counterpart();
+        let caller = self.server.caller(self.meta.client.as_ref().map(|client| client.name.as_str()));
         let answer = tokio::select! {
-            answer = offer.answer(self.server.host(), &view, self.params.as_deref(), Some(&client)) => answer,
+            answer = offer.answer(self.server.host(), &view, self.params.as_deref(), Some(&client), &caller) => answer,
             () = self.cancel.cancelled() => return Err(tools_call::given_up()),
         };
         let caching = offer.is_cacheable().then_some(CACHING);

@@ -6,9 +6,10 @@
 
 use plugward_host::{Counterpart, Host, OfferError, OfferList, OfferRequest, Offers};
 use plugward_protocol::RpcError;
-use plugward_protocol::mcp::codes;
+use plugward_protocol::mcp::{self, codes};
 use serde_json::value::RawValue;
 
+use super::modern::invalid_params;
 use super::view::View;
 
 /// A method about offers.
@@ -57,20 +58,26 @@ impl OfferMethod {
         view: &View,
         params: Option<&RawValue>,
         counterpart: Option<&Counterpart>,
+        caller: &str,
     ) -> Result<Box<RawValue>, RpcError> {
         match self {
             Self::List(list) => {
-                let all = host.list_offers(list).await.into_iter();
-                let seen = all.filter(|(plugin, _)| view.has_plugin(plugin)).map(|(_, item)| item);
-                Ok(page(list, &seen.collect::<Vec<_>>()))
+                // Everything is on one page, so there is no cursor that could be ours.
+                if mcp::list_cursor(params).map_err(|fault| invalid_params(&fault))?.is_some() {
+                    return Err(RpcError::new(
+                        codes::INVALID_PARAMS,
+                        "`cursor` is none of ours: the list has one page",
+                    ));
+                }
+                let seen = host.list_offers(list, |plugin| view.has_plugin(plugin)).await;
+                Ok(page(list, &seen.into_iter().map(|(_, item)| item).collect::<Vec<_>>()))
             }
             Self::One(request) => {
                 if !self.is_offered(view.offers(host)) {
                     return Err(RpcError::method_not_found(request_name(request)));
                 }
-                host.forward_offer(request, params, |plugin| view.has_plugin(plugin), counterpart)
-                    .await
-                    .map_err(|error| told(request, error))
+                let work = host.forward_offer(request, params, |plugin| view.has_plugin(plugin), counterpart);
+                host.traced_offer(caller, request, params, work).await.map_err(|error| told(request, error))
             }
         }
     }

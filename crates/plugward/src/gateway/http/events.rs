@@ -26,6 +26,9 @@ const MAX_KEPT_BYTES: usize = 1024 * 1024;
 /// Events of one stream that its reader has not taken yet; further notes are left out. An answer never is.
 const MAX_UNREAD: usize = 256;
 
+/// Bytes of them, likewise: large notes must not take what many small ones may not.
+const MAX_UNREAD_BYTES: usize = MAX_KEPT_BYTES;
+
 /// The stream of what is said unasked.
 pub(super) const UNASKED: u64 = 0;
 
@@ -92,7 +95,8 @@ impl Events {
     /// Adds a note. It is left out when the reader of its stream is far behind: a note is worth no memory without end.
     pub(super) fn note(&self, stream: u64, text: String) {
         let mut store = self.store();
-        if store.unread(stream) < MAX_UNREAD {
+        let (unread, bytes) = store.unread(stream);
+        if unread < MAX_UNREAD && bytes + text.len() <= MAX_UNREAD_BYTES {
             store.push(stream, text, false);
         }
         drop(store);
@@ -140,8 +144,10 @@ impl Events {
 }
 
 impl Store {
-    fn unread(&self, stream: u64) -> usize {
-        self.kept.iter().filter(|event| event.stream == stream && !event.is_read).count()
+    /// Events of a stream that its reader has not taken, and their bytes.
+    fn unread(&self, stream: u64) -> (usize, usize) {
+        let unread = self.kept.iter().filter(|event| event.stream == stream && !event.is_read);
+        unread.fold((0, 0), |(count, bytes), event| (count + 1, bytes + event.text.len()))
     }
 
     fn push(&mut self, stream: u64, text: String, is_answer: bool) {
@@ -399,6 +405,25 @@ mod tests {
         assert!(kept <= MAX_KEPT && bytes <= MAX_KEPT_BYTES, "{kept} events, {bytes} bytes");
         let streams = events.store().streams.len();
         assert!(streams <= 2, "{streams} streams are kept for nothing");
+    }
+
+    #[tokio::test]
+    async fn large_notes_that_a_reader_does_not_take_are_bounded_too() {
+        // A plugin with progress notes of a megabyte would otherwise cost hundreds of them for one slow client.
+        let events = events();
+        let stream = events.open();
+        let mut reader = open(&events, stream);
+        for _ in 0..MAX_UNREAD {
+            events.note(stream, "x".repeat(MAX_KEPT_BYTES / 4));
+        }
+        let (kept, bytes) = events.size();
+        assert!(kept <= 4 && bytes <= MAX_KEPT_BYTES, "{kept} events, {bytes} bytes");
+        events.complete(stream, Some("answer".to_owned()));
+        let mut last = String::new();
+        while let Some(event) = reader.next().await {
+            last = event.text;
+        }
+        assert_eq!(last, "answer", "an answer is never left out");
     }
 
     #[tokio::test]

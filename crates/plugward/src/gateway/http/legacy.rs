@@ -16,7 +16,7 @@ use super::super::initialize;
 use super::accept::Accepts;
 use super::events::Reader;
 use super::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID, single};
-use super::session::{Asked, Session};
+use super::session::{Asked, NotBegun, Session};
 use super::sessions::NoSession;
 use super::sse::{self, Event, Source as _};
 use super::{Posted, Shared, failure, json, refusal};
@@ -89,10 +89,13 @@ pub(super) async fn ask(shared: &Shared, posted: Posted, asked: Asked) -> Result
     let session = session(shared, &posted.headers)?;
     let id = asked.id.clone();
     let asked = Asked { held: Some(posted.held), reads_stream: posted.accepts.stream, ..asked };
-    let mut reader = session.ask(asked).map_err(|error| {
-        // Under the id that is in use a client would take it for the answer to the first request.
-        let id = (error.code != codes::INVALID_REQUEST).then_some(&id);
-        failure(StatusCode::BAD_REQUEST, id, &error)
+    let mut reader = session.ask(asked).map_err(|not_begun| {
+        let (status, id) = match not_begun {
+            NotBegun::Over => (StatusCode::NOT_FOUND, Some(&id)),
+            NotBegun::IdInUse(_) => (StatusCode::BAD_REQUEST, None),
+            NotBegun::TooMany => (StatusCode::SERVICE_UNAVAILABLE, Some(&id)),
+        };
+        failure(status, id, &not_begun.error())
     })?;
     let Accepts { json: json_taken, stream: stream_taken } = posted.accepts;
     if !stream_taken {
@@ -155,7 +158,7 @@ pub(super) async fn batch(
             Ok(Message::Request { id, method, params }) => {
                 match session.ask(Asked { id, method, params, reads_stream: false, held: None }) {
                     Ok(reader) => readers.push(reader),
-                    Err(error) => answers.push(envelope::error(None, &error)),
+                    Err(not_begun) => answers.push(envelope::error(None, &not_begun.error())),
                 }
             }
             Ok(Message::Notification { method, params }) => session.told(&method, params.as_deref()),

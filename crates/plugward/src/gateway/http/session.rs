@@ -39,6 +39,28 @@ pub(super) struct Asked {
     pub(super) held: Option<OwnedSemaphorePermit>,
 }
 
+/// Why a request did not begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NotBegun {
+    /// The session has ended meanwhile.
+    Over,
+    /// Another request of the same id is under way. Under that id a client would take the refusal for its answer.
+    IdInUse(RequestId),
+    /// As many as allowed are under way.
+    TooMany,
+}
+
+impl NotBegun {
+    /// What the client is told.
+    pub(super) fn error(&self) -> RpcError {
+        match self {
+            Self::Over => RpcError::new(codes::INVALID_REQUEST, "session is not there any more: send `initialize`"),
+            Self::IdInUse(id) => RpcError::new(codes::INVALID_REQUEST, format!("request id {id} is in use")),
+            Self::TooMany => RpcError::new(codes::INTERNAL_ERROR, "too many requests are in flight"),
+        }
+    }
+}
+
 struct State {
     under_way: HashMap<RequestId, CancellationToken>,
     is_confirmed: bool,
@@ -162,22 +184,25 @@ impl Session {
     /// Begins a request; its stream brings its notes and its answer.
     ///
     /// # Errors
-    /// The answer, when it is refused before it begins.
-    pub(super) fn ask(self: &Arc<Self>, asked: Asked) -> Result<Reader, RpcError> {
+    /// Why it is refused before it begins.
+    pub(super) fn ask(self: &Arc<Self>, asked: Asked) -> Result<Reader, NotBegun> {
         let cancel = CancellationToken::new();
         {
             let mut state = self.state();
+            // Under the lock that its end takes last: what begins after that would have nobody to end it.
+            if self.over.is_cancelled() {
+                return Err(NotBegun::Over);
+            }
             if state.under_way.contains_key(&asked.id) {
-                return Err(RpcError::new(codes::INVALID_REQUEST, format!("request id {} is in use", asked.id)));
+                return Err(NotBegun::IdInUse(asked.id));
             }
             if state.under_way.len() >= self.max_requests {
-                return Err(RpcError::new(codes::INTERNAL_ERROR, "too many requests are in flight"));
+                return Err(NotBegun::TooMany);
             }
             state.under_way.insert(asked.id.clone(), cancel.clone());
         }
         let stream = self.events.open();
-        let over = || RpcError::new(codes::INTERNAL_ERROR, "the session has ended");
-        let reader = Reader::open(&self.events, stream, self.ends()).ok_or_else(over)?;
+        let reader = Reader::open(&self.events, stream, self.ends()).ok_or(NotBegun::Over)?;
         let session = Arc::clone(self);
         self.tasks.spawn(async move { session.serve(asked, stream, cancel).await });
         Ok(reader)
@@ -260,7 +285,7 @@ impl Session {
                 let offer = OfferMethod::parse(method).ok_or_else(|| RpcError::method_not_found(method))?;
                 let view = self.server.view();
                 tokio::select! {
-                    answer = offer.answer(self.server.host(), &view, params, counterpart.as_ref()) => answer,
+                    answer = offer.answer(self.server.host(), &view, params, counterpart.as_ref(), &self.caller) => answer,
                     () = cancel.cancelled() => Err(tools_call::given_up()),
                 }
             }

@@ -13,6 +13,7 @@ mod isolation;
 mod lists;
 mod modern;
 mod offers;
+mod offers_reached;
 mod people;
 mod rounds;
 mod starting;

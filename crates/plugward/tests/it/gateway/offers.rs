@@ -7,7 +7,7 @@ use super::client::Client;
 use super::home_with;
 use crate::support::{Fixture, TestHost};
 
-fn offering(id: &str) -> Fixture {
+pub(super) fn offering(id: &str) -> Fixture {
     let fixture = Fixture::imported(id, &["conformance"]);
     ["mcp.prompts", "mcp.resources", "mcp.completions"].iter().fold(fixture, |fixture, name| fixture.permission(name))
 }
@@ -20,7 +20,7 @@ fn modern(mut params: Value) -> Value {
     params
 }
 
-fn names(result: &Value, list: &str, key: &str) -> Vec<String> {
+pub(super) fn names(result: &Value, list: &str, key: &str) -> Vec<String> {
     let items = result[list].as_array().unwrap_or_else(|| panic!("{result}"));
     items.iter().map(|item| item[key].as_str().unwrap().to_owned()).collect()
 }

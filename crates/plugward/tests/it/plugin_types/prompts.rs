@@ -20,7 +20,7 @@ messages:
 "#;
 
 async fn listed(bench: &Bench) -> Vec<Value> {
-    let prompts = bench.test.host.list_offers(OfferList::Prompts).await;
+    let prompts = bench.test.host.list_offers(OfferList::Prompts, |_| true).await;
     prompts.iter().map(|(_, raw)| serde_json::from_str(raw.get()).unwrap()).collect()
 }
 

@@ -166,3 +166,12 @@ async fn what_nobody_uses_ends_and_the_end_of_the_server_ends_all() {
     tokio::time::timeout(super::PATIENCE, tending).await.unwrap().unwrap();
     assert_eq!(face.post(&[], &hello("2025-11-25")).await.status.as_u16(), 503);
 }
+
+#[tokio::test]
+async fn a_session_with_too_many_requests_is_told_to_wait() {
+    // 503 and not 400: the request is right, and may be sent again.
+    let face = Face::with(Limits { requests: 0, ..Limits::default() }).await;
+    let id = face.session("2025-11-25").await;
+    let reply = face.post(&[("mcp-session-id", &id)], &request(2, "ping", json!({}))).await;
+    assert_eq!(reply.refused().await, (503, -32603));
+}
