@@ -183,7 +183,7 @@ fn fixture_package(root: &Path, mode: &str) -> Result<PathBuf> {
     let dir = root.join(".xtask/servers").join(mode);
     fs::create_dir_all(&dir)?;
     let manifest = format!(
-        "id: {PLUGIN}\nname: Conformance\nversion: 1.0.0\npermissions: [mcp.prompts, mcp.resources, mcp.completions]\nbackend:\n  type: mcp\n  transport: stdio\n  \
+        "id: {PLUGIN}\nname: Conformance\nversion: 1.0.0\npermissions: [mcp.prompts, mcp.resources, mcp.completions, mcp.sampling, mcp.elicitation, mcp.roots]\nbackend:\n  type: mcp\n  transport: stdio\n  \
          command: ./mcp-fixture\n  args: [{mode}]\n"
     );
     fs::write(dir.join("plugin.yaml"), manifest)?;

@@ -8,6 +8,7 @@ mod call;
 mod command;
 mod config;
 mod contract;
+mod counterpart;
 mod discovery;
 mod egress;
 mod error;
@@ -39,6 +40,7 @@ pub use config::{
     DRAIN_GRACE, Environment, HostConfig, MAX_CONCURRENT_CALLS, MAX_CONCURRENT_CALLS_PER_PLUGIN, MAX_PARALLEL_STARTS,
     MAX_QUEUED_CALLS, Naming, SHUTDOWN_LIMIT, STOP_EOF_GRACE, STOP_KILL_GRACE, STOP_TERM_GRACE, SupervisionSettings,
 };
+pub use counterpart::{Ask, Counterpart};
 pub use error::{CallFailure, ErrorCode, HostError};
 pub use events::HostEvent;
 pub use host::{ApprovalOrigin, ExposedTool, GateView, Host};
@@ -47,6 +49,7 @@ pub use offers::{OfferError, OfferList, OfferRequest, Offers};
 pub use outbound::{Trust, TrustError};
 pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
+pub use rounds::Inputs;
 pub use sandbox_check::{LevelCheck, check_level, check_levels};
 pub use supervisor::MAX_BACKOFF;
 pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};

@@ -82,6 +82,10 @@ const SEED: [(&str, Effect); 12] = [
 const OFFERS: [(&str, Effect); 3] =
     [("mcp.prompts", Effect::Allow), ("mcp.resources", Effect::Allow), ("mcp.completions", Effect::Allow)];
 
+/// What an MCP server may ask of whoever called it; without the permission it is told that nobody answers.
+const QUESTIONS: [(&str, Effect); 3] =
+    [("mcp.sampling", Effect::Allow), ("mcp.elicitation", Effect::Allow), ("mcp.roots", Effect::Allow)];
+
 /// The permissions a deployment knows, each with its effect. Unknown ones are denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
@@ -101,6 +105,7 @@ impl Catalogue {
         let names = SEED
             .iter()
             .chain(&OFFERS)
+            .chain(&QUESTIONS)
             .filter_map(|(name, effect)| PermissionName::new(*name).ok().map(|name| (name, *effect)));
         Self { effects: names.collect() }
     }

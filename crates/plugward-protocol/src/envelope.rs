@@ -25,6 +25,12 @@ pub fn error(id: Option<&RequestId>, error: &RpcError) -> String {
     }
 }
 
+/// A request, under a number of the sender's.
+#[must_use]
+pub fn request(id: u64, method: &str, params: Option<&RawValue>) -> String {
+    in_one_line(wire::request(id, method, params))
+}
+
 /// A notification.
 #[must_use]
 pub fn notification(method: &str, params: Option<&RawValue>) -> String {
@@ -54,6 +60,10 @@ mod tests {
         let odd = RpcError::new(-32600, "\"id\":null,");
         assert_eq!(error(None, &odd), r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"\"id\":null,"}}"#);
         assert!(error(Some(&"x".into()), &odd).contains(r#""id":"x","#));
+        assert_eq!(
+            request(3, "m", Some(&pretty)),
+            "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"m\",\"params\":{  \"a\": \"x\\ny\" }}"
+        );
         assert_eq!(batch(&["1".to_owned(), "2".to_owned()]), "[1,2]");
     }
 }

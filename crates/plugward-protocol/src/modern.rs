@@ -201,6 +201,28 @@ pub fn missing_capability(name: &str) -> RpcError {
     }
 }
 
+/// What a request brings back for a question that its last result was: answers, and the text that came with it.
+///
+/// # Errors
+/// The answer to give, -32602, when one of them is of the wrong kind or stands twice.
+#[allow(clippy::type_complexity, reason = "two members of one request")]
+pub fn inputs_of(params: Option<&RawValue>) -> Result<(Option<Box<RawValue>>, Option<Box<RawValue>>), RpcError> {
+    let Some(params) = params else { return Ok((None, None)) };
+    let members = object::members(params.get(), &["inputResponses", "requestState"])
+        .map_err(|_| invalid("params are not an object"))?;
+    if let Some(name) = members.duplicate() {
+        return Err(invalid(format!("params have the member `{name}` more than once")));
+    }
+    let [responses, state] = members.values;
+    if responses.is_some_and(|raw| !object::is_object(raw)) {
+        return Err(invalid("`inputResponses` is not an object"));
+    }
+    if state.is_some_and(|raw| object::as_string(raw).is_none()) {
+        return Err(invalid("`requestState` is not a string"));
+    }
+    Ok((responses.map(ToOwned::to_owned), state.map(ToOwned::to_owned)))
+}
+
 /// Who may keep a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
@@ -224,6 +246,8 @@ pub struct Caching {
 #[must_use]
 pub fn complete(result: &RawValue, server: &Implementation, caching: Option<Caching>) -> Box<RawValue> {
     let entries = object::entries(result.get()).unwrap_or_default();
+    // A question is nothing to keep (CH-01).
+    let caching = caching.filter(|_| matches!(client::result_kind(result), Ok(client::ResultKind::Complete)));
     let mut text = String::with_capacity(result.get().len() + 256);
     text.push('{');
     if !entries.iter().any(|(name, _)| name == "resultType") {

@@ -11,6 +11,7 @@
 pub(crate) mod admission;
 pub(crate) mod asks;
 pub(crate) mod breaker;
+mod dialogue;
 mod place;
 mod record;
 pub(crate) mod result;
@@ -32,14 +33,17 @@ use tokio_util::sync::CancellationToken;
 pub use result::ToolReply;
 pub(crate) use target::Target;
 
+use crate::counterpart::Counterpart;
 use crate::error::CallFailure;
 use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
+use crate::rounds::{Ended, Inputs, Questions, Seal};
 use crate::schema::Violations;
 use crate::session::{RequestError, Timing, ToolCall, masked};
 use admission::{Admission, Share};
 use asks::{AskEnd, Asks};
 use breaker::{Breaker, Outcome};
+use dialogue::Caller;
 use place::Placed;
 use record::{Recording, SpanDraft};
 
@@ -84,6 +88,10 @@ pub struct CallRequest {
     pub session: u64,
     /// A limit shorter than the tool's own (requirement 82); the shorter one wins.
     pub timeout: Option<Duration>,
+    /// Whoever calls, as far as the plugin may turn to it; nobody is asked anything without.
+    pub counterpart: Option<Counterpart>,
+    /// What the caller brings back for a question, where the call before this one ended in one.
+    pub inputs: Option<Inputs>,
     /// Where progress notes go.
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
     /// Cancels the call.
@@ -100,6 +108,8 @@ impl CallRequest {
             caller: caller.into(),
             session: 0,
             timeout: None,
+            counterpart: None,
+            inputs: None,
             progress: None,
             cancel: CancellationToken::new(),
         }
@@ -125,6 +135,7 @@ pub(crate) struct CallPath {
     pub(crate) asks: Asks,
     pub(crate) catalogue: Catalogue,
     pub(crate) admission: Admission,
+    pub(crate) seal: Seal,
     pub(crate) store: Store,
     pub(crate) stopping: CancellationToken,
 }
@@ -196,6 +207,11 @@ impl CallPath {
         let pass = tool.route.breaker.admit(Instant::now(), timing.idle).map_err(refused)?;
         span.stage("admit");
         let heard_before = tool.route.target.messages_in();
+        let client = request.counterpart.as_ref();
+        let questions = client.map(|client| {
+            let route = &tool.route;
+            Questions::new(&route.manifest, &self.catalogue, &route.secrets, client)
+        });
         let call = ToolCall {
             name: tool.definition.name.to_string(),
             arguments: Some(arguments),
@@ -203,10 +219,18 @@ impl CallPath {
             timing,
             progress: request.progress,
             inputs: None,
-            capabilities: None,
+            capabilities: questions.as_ref().map(Questions::capabilities),
         };
-        let answer = tool.route.target.call_tool(call, &request.cancel).await;
-        let outcome = judge(tool, answer, &limits);
+        let caller = Caller {
+            client: client.map_or("", |client| client.client.as_str()),
+            answerer: questions.as_ref(),
+            inputs: request.inputs,
+        };
+        let outcome = match self.send(tool, call, caller, &request.cancel).await {
+            Ok(Ended::Question(question)) => Ok(result::question(question)),
+            Ok(Ended::Reply(reply)) => judge(tool, Ok(reply), &limits),
+            Err(error) => judge(tool, Err(error), &limits),
+        };
         let silent = tool.route.target.messages_in() == heard_before;
         let verdict = match &outcome {
             // Each start of a command that fails is one of its own: no process was shared.

@@ -28,8 +28,15 @@ pub struct ToolReply {
     pub result: Box<RawValue>,
     /// Whether the tool says it failed.
     pub is_error: bool,
+    /// Whether it is no result yet, but a question that the caller said it takes: the call is to be made again.
+    pub is_question: bool,
     /// What was noticed about it; for the trace.
     pub warnings: Vec<String>,
+}
+
+/// A question for a caller that takes one.
+pub(crate) fn question(result: Box<RawValue>) -> ToolReply {
+    ToolReply { result, is_error: false, is_question: true, warnings: Vec::new() }
 }
 
 /// Checks the answer of a plugin.
@@ -56,7 +63,7 @@ pub(crate) fn accept(
     if object.has("content") && content_blocks(&object).is_none() {
         return Err(invalid("`content` is not an array"));
     }
-    let mut reply = ToolReply { result: raw, is_error, warnings: Vec::new() };
+    let mut reply = ToolReply { result: raw, is_error, is_question: false, warnings: Vec::new() };
     let said_its_kind = object.has(RESULT_TYPE);
     object.remove(RESULT_TYPE);
     if complete(&mut object, output, &mut reply) || said_its_kind {

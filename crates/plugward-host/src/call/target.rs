@@ -45,6 +45,11 @@ impl Target {
         matches!(self, Self::Session(_))
     }
 
+    /// Whether results may be questions.
+    pub(crate) fn asks_by_results(&self) -> bool {
+        matches!(self, Self::Session(session) if session.is_stateless())
+    }
+
     /// Signs of life so far.
     pub(crate) fn messages_in(&self) -> u64 {
         match self {

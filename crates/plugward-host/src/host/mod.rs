@@ -35,6 +35,7 @@ use crate::events::{Events, HostEvent};
 use crate::offers::{Directory, Offers};
 use crate::package::HostEnvironment;
 use crate::registry::Registry;
+use crate::rounds::{KEY_SETTING, Seal};
 use crate::supervisor::{Plugin, attempts_key};
 use crate::views::{Answer, FoldersView, PendingAsk};
 
@@ -99,6 +100,7 @@ impl Host {
             asks: Asks::default(),
             catalogue: config.catalogue.clone(),
             admission: Admission::new(MAX_CONCURRENT_CALLS, MAX_QUEUED_CALLS),
+            seal: load_seal(&store).await?,
             store,
             stopping: CancellationToken::new(),
         };
@@ -341,6 +343,21 @@ impl Inner {
             }
         });
     }
+}
+
+/// The key of texts that pass through clients; one is made where there is none, or none that can be read.
+async fn load_seal(store: &Store) -> Result<Seal, HostError> {
+    let store = store.clone();
+    let load = move || -> Result<Seal, HostError> {
+        let kept = store.setting(KEY_SETTING).map_err(|error| store_error(&error))?;
+        if let Some(seal) = kept.as_deref().and_then(Seal::from_setting) {
+            return Ok(seal);
+        }
+        let fresh = Seal::fresh().map_err(|_| HostError::internal("making a key: the system gave no random bytes"))?;
+        store.set_setting(KEY_SETTING, Some(&fresh.to_setting())).map_err(|error| store_error(&error))?;
+        Ok(fresh)
+    };
+    tokio::task::spawn_blocking(load).await.map_err(|_| HostError::internal("reading a key"))?
 }
 
 /// Setting that tells a plugin somebody switched off from one nobody switched on yet.

@@ -4,17 +4,20 @@
 //! they are, but for secrets and sizes. Dropping the request cancels it at the plugin.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use plugward_policy::PluginId;
+use plugward_policy::{Digest, PluginId};
 use plugward_protocol::modern;
 use serde_json::value::RawValue;
 
 use super::{OfferError, OfferList, Offers};
 use crate::call::admission::Share;
 use crate::call::result::RESULT_TYPE;
+use crate::call::{CallPath, HARD_TIMEOUT_FACTOR};
+use crate::counterpart::Counterpart;
 use crate::host::Host;
 use crate::raw_object::{RawObject, compact_len};
+use crate::rounds::{self, Ended, Inputs, Purpose, Questions};
 use crate::session::{RequestError, Timing, masked};
 use crate::supervisor::{Plugin, Running};
 
@@ -60,6 +63,7 @@ impl Host {
         request: OfferRequest,
         params: Option<&RawValue>,
         sees: impl Fn(&PluginId) -> bool + Sync,
+        counterpart: Option<&Counterpart>,
     ) -> Result<Box<RawValue>, OfferError> {
         let mut params = params.and_then(RawObject::parse).ok_or(OfferError::Invalid("params are not an object"))?;
         strip_meta(&mut params);
@@ -73,7 +77,10 @@ impl Host {
         if let (Some(prompt), OfferRequest::Prompt) = (plugin.manifest.backend.prompt(), request) {
             return super::prompt::get(&self.inner, &plugin, prompt, &params);
         }
-        ask(&plugin, &running, request, params).await
+        // MR-01: a completion is no request that may lead to a question.
+        let counterpart = counterpart.filter(|_| request != OfferRequest::Completion);
+        let asked = Asked { plugin: &plugin, running: &running, request, counterpart };
+        asked.send(&self.inner.path, params).await
     }
 
     /// The plugin that offers it, and what it calls it. What no list has told yet is looked for once.
@@ -168,37 +175,98 @@ fn rename(request: OfferRequest, params: &mut RawObject, target: &Target, own_na
     }
 }
 
-async fn ask(
-    plugin: &Arc<Plugin>,
-    running: &Running,
+/// A request on its way to a plugin.
+struct Asked<'a> {
+    plugin: &'a Arc<Plugin>,
+    running: &'a Running,
     request: OfferRequest,
-    params: RawObject,
-) -> Result<Box<RawValue>, OfferError> {
-    let backend = &plugin.manifest.backend;
-    let limit = backend.tool_timeout;
-    let failed = |text: String| OfferError::Failed(format!("plugin `{}`: {text}", plugin.id));
-    // With its calls: a plugin has one queue, whatever it is asked for.
-    // Requests of this kind have one turn among its callers.
-    let share = Share::new("offers", 0);
-    let place = tokio::time::timeout(limit, running.route.admission.enter(&share)).await;
-    let Ok(Ok(_place)) = place else {
-        return Err(failed("too many requests wait for it, or it is stopping".to_owned()));
-    };
-    let Some(launched) = &running.launched else { return Err(failed("it is asleep".to_owned())) };
-    let answer = launched
-        .session
-        .request_with(request.method(), Some(params.to_raw()), Timing { idle: limit, hard: limit }, None)
-        .await;
-    let secrets = &running.route.secrets;
-    match answer {
-        Ok(result) => accept(masked(secrets, result), backend.max_result_bytes).map_err(failed),
-        Err(RequestError::Rejected(mut error)) => {
-            error.message = secrets.redact(&error.message).into_owned();
-            error.data = error.data.map(|data| masked(secrets, data));
-            Err(OfferError::Rejected(error))
+    counterpart: Option<&'a Counterpart>,
+}
+
+impl Asked<'_> {
+    async fn send(&self, path: &CallPath, mut params: RawObject) -> Result<Box<RawValue>, OfferError> {
+        let backend = &self.plugin.manifest.backend;
+        let limit = backend.tool_timeout;
+        // With its calls: a plugin has one queue, whatever it is asked for.
+        // Requests of this kind have one turn among its callers.
+        let share = Share::new("offers", 0);
+        let place = tokio::time::timeout(limit, self.running.route.admission.enter(&share)).await;
+        let Ok(Ok(_place)) = place else {
+            return Err(self.failed("too many requests wait for it, or it is stopping"));
+        };
+        let Some(launched) = &self.running.launched else { return Err(self.failed("it is asleep")) };
+        let brought = ["inputResponses", "requestState"].map(|name| {
+            let value = params.get(name).map(ToOwned::to_owned);
+            params.remove(name);
+            value
+        });
+        let params = params.to_raw();
+        let subject = Digest::of(without_meta(&params).get().as_bytes());
+        let purpose = Purpose {
+            plugin: self.plugin.id.as_str(),
+            version: &self.plugin.manifest.version,
+            client: self.counterpart.map_or("", |client| client.client.as_str()),
+            method: self.request.method(),
+            subject: subject.as_bytes(),
+        };
+        let session = &launched.session;
+        let secrets = &self.running.route.secrets;
+        let questions =
+            self.counterpart.map(|client| Questions::new(&self.plugin.manifest, &path.catalogue, secrets, client));
+        let seal = &path.seal;
+        let inputs = match brought {
+            [None, None] => None,
+            // An older plugin asks in other ways, and knows nothing of these members.
+            _ if !session.is_stateless() => None,
+            [responses, state] => {
+                let inputs = rounds::brought_back(seal, purpose, responses, state.as_deref());
+                Some(inputs.map_err(OfferError::Rejected)?)
+            }
+        };
+        let begun = Instant::now();
+        let send = |inputs: Option<Inputs>| {
+            let params = match inputs {
+                None => Ok(params.clone()),
+                Some(Inputs { responses, state }) => {
+                    modern::client::with_inputs(Some(&params), responses.as_deref(), state.as_deref())
+                }
+            };
+            let left = limit.saturating_mul(HARD_TIMEOUT_FACTOR).saturating_sub(begun.elapsed()).min(limit);
+            let capabilities = questions.as_ref().map(Questions::capabilities);
+            async move {
+                let params = params.map_err(|fault| RequestError::Invalid(fault.to_string()))?;
+                let timing = Timing { idle: left, hard: left };
+                session.request_with(self.request.method(), Some(params), timing, capabilities).await
+            }
+        };
+        let rounds = rounds::run(questions.as_ref(), seal, purpose, inputs, send);
+        let ran_out = |_| Err(RequestError::TimedOut { limit });
+        let answer =
+            tokio::time::timeout(limit.saturating_mul(HARD_TIMEOUT_FACTOR), rounds).await.unwrap_or_else(ran_out);
+        match answer {
+            Ok(Ended::Reply(result)) => {
+                accept(masked(secrets, result), backend.max_result_bytes).map_err(|text| self.failed(&text))
+            }
+            Ok(Ended::Question(question)) => Ok(question),
+            Err(RequestError::Rejected(mut error)) => {
+                error.message = secrets.redact(&error.message).into_owned();
+                error.data = error.data.map(|data| masked(secrets, data));
+                Err(OfferError::Rejected(error))
+            }
+            Err(error) => Err(self.failed(&reason(&error, limit))),
         }
-        Err(error) => Err(failed(reason(&error, limit))),
     }
+
+    fn failed(&self, text: &str) -> OfferError {
+        OfferError::Failed(format!("plugin `{}`: {text}", self.plugin.id))
+    }
+}
+
+/// What a question is bound to: each round has metadata of its own.
+fn without_meta(params: &RawValue) -> Box<RawValue> {
+    let Some(mut object) = RawObject::parse(params) else { return params.to_owned() };
+    object.remove("_meta");
+    object.to_raw()
 }
 
 fn accept(result: Box<RawValue>, max_bytes: u64) -> Result<Box<RawValue>, String> {

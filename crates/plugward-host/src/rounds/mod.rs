@@ -8,6 +8,7 @@
 //! Owns the loop, its bounds and what becomes of a state on its way ([`seal`]). Who may be asked what is the business of an
 //! [`Answerer`]; how a request is sent, of the caller. Refuses to keep anything while a client thinks.
 
+mod question;
 mod seal;
 
 use std::time::SystemTime;
@@ -17,12 +18,22 @@ use plugward_protocol::{InputRequest, InputRequired, RpcError};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+pub(crate) use question::Questions;
 pub(crate) use seal::{KEY_SETTING, Purpose, Seal};
 
-use crate::session::{Inputs, RequestError};
+use crate::session::RequestError;
 
 /// Questions in a row for one request. A dialogue has a few; a plugin that never ends would keep a person busy.
 pub(crate) const MAX_ROUNDS: usize = 8;
+
+/// What goes back with a request whose result was a question.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    /// The answers, by the keys they were asked for under.
+    pub responses: Option<Box<RawValue>>,
+    /// The text that came with the question, as it was written.
+    pub state: Option<Box<RawValue>>,
+}
 
 /// Who answers the questions of one plugin about one request.
 pub(crate) trait Answerer {
@@ -34,6 +45,25 @@ pub(crate) trait Answerer {
 
     /// Asks now, and waits for the answer.
     fn ask(&self, question: InputRequest) -> impl Future<Output = Result<Box<RawValue>, RpcError>> + Send;
+}
+
+/// The answerer of whoever can be asked nothing.
+#[cfg(test)]
+pub(crate) enum Nobody {}
+
+#[cfg(test)]
+impl Answerer for Nobody {
+    fn prepare(&self, _: &InputRequest) -> Result<InputRequest, String> {
+        match *self {}
+    }
+
+    fn takes_rounds(&self) -> bool {
+        match *self {}
+    }
+
+    async fn ask(&self, _: InputRequest) -> Result<Box<RawValue>, RpcError> {
+        match *self {}
+    }
 }
 
 /// How a request ended for now.
@@ -264,7 +294,7 @@ mod tests {
         let (ended, _) = told(&absent, "sampling/createMessage", 1).await;
         assert!(matches!(ended, Err(RequestError::Rejected(_))), "{ended:?}");
         let send = |_| async { Err(asked("elicitation/create", None)) };
-        let nobody = run(None::<&Person>, &Seal::fresh().unwrap(), PURPOSE, None, send).await;
+        let nobody = run(None::<&Nobody>, &Seal::fresh().unwrap(), PURPOSE, None, send).await;
         assert!(matches!(nobody, Err(RequestError::Invalid(_))));
     }
 }

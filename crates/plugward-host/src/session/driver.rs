@@ -24,7 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::alarm::Alarm;
 use super::log::PluginLog;
 use super::quote::Secrets;
-use super::{Ending, Inputs, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall, masked};
+use super::{Ending, MAX_IN_FLIGHT, RequestError, SessionSettings, Shared, Timing, ToolCall, masked};
+use crate::rounds::Inputs;
 use crate::views::LogOrigin;
 
 /// Bytes read from the plugin at once; large results arrive in few reads.
@@ -354,6 +355,7 @@ impl Driver {
                     }
                 }
                 Event::Discovered(hello) => {
+                    self.shared.is_stateless.store(true, Ordering::Relaxed);
                     if let Some(reply) = self.discovery.take() {
                         let _ = reply.send(Ok(hello));
                     }

@@ -14,7 +14,7 @@ mod stream;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plugward_protocol::{ClientHello, ClientMeta, HandshakeError, InputRequired, ProbeFailure, RpcError, ServerHello};
@@ -26,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 use driver::{Command, Driver};
 use log::PluginLog;
 use quote::Secrets;
+
+use crate::rounds::Inputs;
 
 /// Requests that may be in flight to one plugin. The call path admits fewer; the rest is room for lists and pings.
 pub(crate) const MAX_IN_FLIGHT: usize = 1024;
@@ -78,15 +80,6 @@ pub(crate) struct Timing {
     pub(crate) hard: Duration,
 }
 
-/// What goes back with a request whose result was a question.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Inputs {
-    /// The answers, by the keys they were asked for under.
-    pub(crate) responses: Option<Box<RawValue>>,
-    /// The plugin's text, as it was written.
-    pub(crate) state: Option<Box<RawValue>>,
-}
-
 /// A call of a tool on its way to the plugin.
 #[derive(Clone)]
 pub(crate) struct ToolCall {
@@ -126,6 +119,8 @@ pub(crate) struct Shared {
     pub(crate) messages_in: AtomicU64,
     pub(crate) noise_lines: AtomicU64,
     pub(crate) tools_changed: Notify,
+    /// It has no handshake: results may be questions.
+    pub(crate) is_stateless: AtomicBool,
 }
 
 impl Shared {
@@ -279,6 +274,11 @@ impl Session {
     /// Resolves at the next `notifications/tools/list_changed`; notices that come together count once (B039).
     pub(crate) async fn tools_changed(&self) {
         self.shared.tools_changed.notified().await;
+    }
+
+    /// Whether the plugin has no handshake, so that its results may be questions.
+    pub(crate) fn is_stateless(&self) -> bool {
+        self.shared.is_stateless.load(Ordering::Relaxed)
     }
 
     /// When the plugin last sent a message.

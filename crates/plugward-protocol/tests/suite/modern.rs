@@ -19,6 +19,29 @@ fn request(id: u64, method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
 }
 
+#[test]
+fn what_a_client_brings_back_is_read_as_it_was_written() {
+    // MR-05: what is of no use is refused before a plugin has to guess.
+    let read = |params: &str| modern::inputs_of(Some(&raw(params)));
+    let (responses, state) = read(r#"{"name":"t","inputResponses":{"k":{"n":1.0}},"requestState":"\u0041"}"#).unwrap();
+    assert_eq!((responses.unwrap().get(), state.unwrap().get()), (r#"{"k":{"n":1.0}}"#, r#""\u0041""#));
+    assert!(matches!(read("{}"), Ok((None, None))));
+    for wrong in [
+        r#"{"inputResponses":null}"#,
+        r#"{"inputResponses":[]}"#,
+        r#"{"requestState":7}"#,
+        r#"{"requestState":null}"#,
+        r#"{"requestState":"a","requestState":"b"}"#,
+    ] {
+        assert_eq!(read(wrong).unwrap_err().code, -32602, "{wrong}");
+    }
+    // CH-01: and a question on its way to a client has no cache hints.
+    let us = Implementation { name: "us".to_owned(), version: "1".to_owned(), title: None };
+    let keep = Some(Caching { ttl_ms: 5, scope: CacheScope::Private });
+    let question = modern::complete(&raw(r#"{"resultType":"input_required","requestState":"s"}"#), &us, keep);
+    assert!(!question.get().contains("ttlMs"), "{}", question.get());
+}
+
 fn server() -> Driven {
     Driven::new(ConnectionConfig::server())
 }

@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{Id as TaskId, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::client_asks::ClientAsks;
 use super::initialize;
 use super::modern::{Exchange, invalid_params};
 use super::notices::Notices;
@@ -131,6 +132,7 @@ pub(super) struct Driver {
     under_way: HashMap<RequestId, UnderWay>,
     notes_in: mpsc::Sender<Note>,
     notes_out: mpsc::Receiver<Note>,
+    asks: ClientAsks,
     notices: Notices,
     tools_version: watch::Receiver<u64>,
     /// The session has asked for tools before; only the first time it waits for plugins that start.
@@ -155,6 +157,7 @@ impl Driver {
             under_way: HashMap::new(),
             notes_in,
             notes_out,
+            asks: ClientAsks::new(),
             notices: Notices::default(),
             tools_version: server.host().tools_version(),
             has_listed: false,
@@ -203,10 +206,12 @@ impl Driver {
                 }
                 Some(joined) = self.tasks.join_next_with_id() => self.take_outcomes(joined),
                 Some(note) = self.notes_out.recv() => self.hand_on(note),
+                Some(ask) = self.asks.next() => self.asks.send(&mut self.connection, Instant::now(), ask),
                 Ok(()) = self.tools_version.changed() => self.notices.changed(Instant::now()),
                 () = sleep_until(due_at) => self.handle_time()?,
             }
             self.handle_events()?;
+            self.asks.sweep(&mut self.connection, Instant::now());
         }
     }
 
@@ -268,11 +273,12 @@ impl Driver {
             Phase::Finishing { give_up_at, gave_up: false, .. } => Some(give_up_at),
             Phase::Finishing { over_at, .. } => Some(over_at),
         };
-        [stalled, ending, self.notices.due_at()].into_iter().flatten().min()
+        [stalled, ending, self.notices.due_at(), self.connection.poll_timeout()].into_iter().flatten().min()
     }
 
     fn handle_time(&mut self) -> anyhow::Result<()> {
         let now = Instant::now();
+        self.connection.handle_timeout(now);
         if self.stalled_since.is_some_and(|since| now >= since + self.limits.stall) {
             anyhow::bail!(
                 "the client has read nothing for {} s while {} bytes wait for it",
@@ -307,7 +313,8 @@ impl Driver {
     fn handle_events(&mut self) -> anyhow::Result<()> {
         while let Some(event) = self.connection.poll_event() {
             match event {
-                Event::Initialize { id, client, .. } => {
+                Event::Initialize { id, client, params, .. } => {
+                    self.asks.declared(&params);
                     let name = client.as_ref().map(|client| client.name.as_str());
                     self.caller = initialize::caller(name);
                     let version = self.connection.accept_handshake(
@@ -326,11 +333,13 @@ impl Driver {
                         request.cancel.cancel();
                     }
                 }
+                Event::Response { id, outcome } => self.asks.answered(id, outcome),
+                Event::Failed { id, cause } => self.asks.failed(id, &cause),
                 Event::Fatal(fault @ PeerFault::NotReading { .. }) => {
                     anyhow::bail!("the client does not read what is sent to it: {fault}");
                 }
                 Event::Fatal(fault) => anyhow::bail!("the client broke the protocol: {fault}"),
-                // We send no requests, and nothing depends on what else a client tells.
+                // Nothing depends on what else a client tells.
                 _ => {}
             }
         }
@@ -378,10 +387,11 @@ impl Driver {
         let bytes = params.map_or(0, |params| params.get().len());
         let (server, cancel) = (self.server.clone(), CancellationToken::new());
         let (params, given_up) = (params.map(ToOwned::to_owned), cancel.clone());
+        let counterpart = self.asks.counterpart(self.session);
         self.spawn(id, bytes, cancel, async move {
             let view = server.view();
             tokio::select! {
-                answer = offer.answer(server.host(), &view, params.as_deref()) => Outcome::Answered(answer),
+                answer = offer.answer(server.host(), &view, params.as_deref(), counterpart.as_ref()) => Outcome::Answered(answer),
                 () = given_up.cancelled() => Outcome::Answered(Err(tools_call::given_up())),
             }
         });
@@ -428,6 +438,8 @@ impl Driver {
             caller: self.caller.clone(),
             session: self.session,
             start_wait: self.server.first_list_wait(),
+            counterpart: self.asks.counterpart(self.session),
+            inputs: None,
             cancel: cancel.clone(),
             notes: self.notes_in.clone(),
         };

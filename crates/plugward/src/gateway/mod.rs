@@ -10,6 +10,7 @@
 //! [`plugward_protocol`]'s; what a call does is [`plugward_host`]'s. Refuses to change what a plugin said: definitions,
 //! arguments and results pass as the text they arrived as, apart from the tool's name (case B034).
 
+mod client_asks;
 mod driver;
 pub(crate) mod http;
 mod initialize;

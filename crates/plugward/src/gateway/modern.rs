@@ -11,6 +11,7 @@
 //! Owns the choice of what answers a method and the shape of answers in these revisions. Refuses to remember clients:
 //! what was asked before changes nothing.
 
+use plugward_host::{Counterpart, Inputs};
 use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
 use plugward_protocol::modern::{self, CacheScope, Caching};
 use plugward_protocol::{RequestId, RequestMeta, RpcError};
@@ -71,12 +72,21 @@ impl Exchange {
 
     async fn offer(&self, offer: OfferMethod) -> Result<Box<RawValue>, RpcError> {
         let view = self.server.view();
+        modern::inputs_of(self.params.as_deref())?;
+        let client = self.counterpart();
         let answer = tokio::select! {
-            answer = offer.answer(self.server.host(), &view, self.params.as_deref()) => answer,
+            answer = offer.answer(self.server.host(), &view, self.params.as_deref(), Some(&client)) => answer,
             () = self.cancel.cancelled() => return Err(tools_call::given_up()),
         };
         let caching = offer.is_cacheable().then_some(CACHING);
         answer.map(|result| completed(&result, caching)).map_err(|error| error_of_a_plugin(error, &self.meta))
+    }
+
+    /// The client as plugins may turn to it. Bound to its profile: a name it gives itself proves nothing, and who is given
+    /// other tools is somebody else.
+    fn counterpart(&self) -> Counterpart {
+        let client = format!("profile:{}", self.server.view().profile().name);
+        Counterpart::of_rounds(client, self.meta.capabilities.clone())
     }
 
     fn discover(&self) -> Result<Box<RawValue>, RpcError> {
@@ -106,9 +116,12 @@ impl Exchange {
 
     async fn call_tool(self) -> Result<Box<RawValue>, RpcError> {
         let mut params = CallParamsIn::parse(self.params.as_deref()).map_err(|fault| invalid_params(&fault))?;
+        let (responses, state) = modern::inputs_of(self.params.as_deref())?;
+        let inputs = (responses.is_some() || state.is_some()).then_some(Inputs { responses, state });
         // The plugin's client is us: what ours can do is no promise to it.
         params.meta = params.meta.and_then(|meta| modern::without_hop(&meta));
         let meta = self.meta.clone();
+        let counterpart = Some(self.counterpart());
         let call = Call {
             start_wait: self.server.first_list_wait(),
             host: self.server.host().clone(),
@@ -117,6 +130,8 @@ impl Exchange {
             params,
             caller: initialize::caller(self.meta.client.as_ref().map(|client| client.name.as_str())),
             session: self.session,
+            counterpart,
+            inputs,
             cancel: self.cancel,
             notes: self.notes,
         };

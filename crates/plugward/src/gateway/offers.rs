@@ -4,7 +4,7 @@
 //! (case B089); clients of the older era ask for the lists all the same, and some drop a server that answers with an
 //! error (case B013), so those get an empty list.
 
-use plugward_host::{Host, OfferError, OfferList, OfferRequest, Offers};
+use plugward_host::{Counterpart, Host, OfferError, OfferList, OfferRequest, Offers};
 use plugward_protocol::RpcError;
 use plugward_protocol::mcp::codes;
 use serde_json::value::RawValue;
@@ -56,6 +56,7 @@ impl OfferMethod {
         host: &Host,
         view: &View,
         params: Option<&RawValue>,
+        counterpart: Option<&Counterpart>,
     ) -> Result<Box<RawValue>, RpcError> {
         match self {
             Self::List(list) => {
@@ -67,7 +68,7 @@ impl OfferMethod {
                 if !self.is_offered(view.offers(host)) {
                     return Err(RpcError::method_not_found(request_name(request)));
                 }
-                host.forward_offer(request, params, |plugin| view.has_plugin(plugin))
+                host.forward_offer(request, params, |plugin| view.has_plugin(plugin), counterpart)
                     .await
                     .map_err(|error| told(request, error))
             }

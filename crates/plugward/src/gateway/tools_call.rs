@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plugward_host::{CallFailure, CallReport, CallRequest, ErrorCode, Host, ToolSelector};
+use plugward_host::{CallFailure, CallReport, CallRequest, Counterpart, ErrorCode, Host, Inputs, ToolSelector};
 use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
 use plugward_protocol::{RequestId, RpcError};
 use serde_json::json;
@@ -54,6 +54,10 @@ pub(super) struct Call {
     pub(super) caller: String,
     /// Which session of that caller.
     pub(super) session: u64,
+    /// The client as plugins may turn to it.
+    pub(super) counterpart: Option<Counterpart>,
+    /// What the client brings back for a question.
+    pub(super) inputs: Option<Inputs>,
     /// How long a call waits for a plugin that is starting.
     pub(super) start_wait: Duration,
     pub(super) cancel: CancellationToken,
@@ -86,6 +90,8 @@ impl Call {
             caller: self.caller.clone(),
             session: self.session,
             timeout: None,
+            counterpart: self.counterpart.clone(),
+            inputs: self.inputs.clone(),
             progress: self.params.progress_token.is_some().then_some(progress),
             cancel: self.cancel.clone(),
         };

@@ -33,6 +33,7 @@ pub(super) fn hello(shared: &Shared, asked: &Asked) -> Result<Response, Response
     let version = ProtocolVersion::negotiate(&params.requested_version);
     let caller = initialize::caller(params.client.as_ref().map(|client| client.name.as_str()));
     let session = shared.sessions.begin(version, caller.clone()).map_err(|none| no_session(none, asked))?;
+    session.asks().declared(asked.params.as_deref());
     tracing::info!(caller = %caller, version = version.as_str(), "a client began an MCP session over HTTP");
     let result = initialize::hello(shared.server.host(), &shared.server.view()).to_result(version);
     // Made of JSON by ourselves.
@@ -82,7 +83,7 @@ pub(super) fn session(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Sessio
 pub(super) async fn ask(shared: &Shared, posted: Posted, asked: Asked) -> Result<Response, Response> {
     let session = session(shared, &posted.headers)?;
     let id = asked.id.clone();
-    let asked = Asked { held: Some(posted.held), ..asked };
+    let asked = Asked { held: Some(posted.held), reads_stream: posted.accepts.stream, ..asked };
     let mut reader = session.ask(asked).map_err(|error| {
         // Under the id that is in use a client would take it for the answer to the first request.
         let id = (error.code != codes::INVALID_REQUEST).then_some(&id);
@@ -147,13 +148,14 @@ pub(super) async fn batch(
     for part in parts {
         match part {
             Ok(Message::Request { id, method, params }) => {
-                match session.ask(Asked { id, method, params, held: None }) {
+                match session.ask(Asked { id, method, params, reads_stream: false, held: None }) {
                     Ok(reader) => readers.push(reader),
                     Err(error) => answers.push(envelope::error(None, &error)),
                 }
             }
             Ok(Message::Notification { method, params }) => session.told(&method, params.as_deref()),
-            Ok(Message::Response { .. } | Message::UnattributedError(_)) => {}
+            Ok(Message::Response { id, outcome }) => session.asks().answered(&id, outcome),
+            Ok(Message::UnattributedError(_)) => {}
             Err(fault) => {
                 let error = RpcError::new(fault.kind.error_code(), fault.kind.to_string());
                 answers.push(envelope::error(fault.id.as_ref(), &error));

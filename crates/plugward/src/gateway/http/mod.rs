@@ -18,6 +18,7 @@ mod legacy;
 mod mirror;
 mod requests;
 mod session;
+mod session_asks;
 mod sessions;
 mod sse;
 mod stateless;

@@ -32,7 +32,7 @@ pub(super) async fn dispatch(shared: &Shared, posted: Posted, bytes: &[u8]) -> R
             if named.is_some() || (!is_hello && is_stateless_header(&posted)) {
                 return stateless::answer(shared, posted, id, method, params, named).await;
             }
-            let asked = Asked { id, method, params, held: None };
+            let asked = Asked { id, method, params, reads_stream: false, held: None };
             if is_hello { legacy::hello(shared, &asked) } else { legacy::ask(shared, posted, asked).await }
         }
         Message::Notification { method, params } => {
@@ -44,13 +44,15 @@ pub(super) async fn dispatch(shared: &Shared, posted: Posted, bytes: &[u8]) -> R
             session.told(&method, params.as_deref());
             Ok(accepted())
         }
-        Message::Response { .. } | Message::UnattributedError(_) => {
+        message @ (Message::Response { .. } | Message::UnattributedError(_)) => {
             if is_stateless_header(&posted) {
                 let message = "answers are not taken: nothing was asked";
                 return Err(refusal(StatusCode::BAD_REQUEST, codes::INVALID_REQUEST, message));
             }
-            // We ask nothing yet, so it answers nothing; the client is there all the same.
-            legacy::session(shared, &posted.headers)?;
+            let session = legacy::session(shared, &posted.headers)?;
+            if let Message::Response { id, outcome } = message {
+                session.asks().answered(&id, outcome);
+            }
             Ok(accepted())
         }
     }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use plugward_host::Counterpart;
 use plugward_protocol::mcp::{self, CallParamsIn, CancelledParams, codes, methods};
 use plugward_protocol::{ProtocolVersion, RequestId, RpcError, envelope};
 use serde_json::value::RawValue;
@@ -22,6 +23,7 @@ use super::super::offers::OfferMethod;
 use super::super::tools_call::{self, Call, Note};
 use super::super::tools_list::Fingerprint;
 use super::events::{Ends, Events, Reader, UNASKED};
+use super::session_asks::SessionAsks;
 
 /// Notes of one request on their way to the store.
 const MAX_WAITING_NOTES: usize = 16;
@@ -31,6 +33,8 @@ pub(super) struct Asked {
     pub(super) id: RequestId,
     pub(super) method: String,
     pub(super) params: Option<Box<RawValue>>,
+    /// Whether the client reads a stream, on which it can be asked.
+    pub(super) reads_stream: bool,
     /// Its share of the memory for requests.
     pub(super) held: Option<OwnedSemaphorePermit>,
 }
@@ -54,6 +58,7 @@ pub(super) struct Session {
     max_requests: usize,
     server: Server,
     events: Arc<Events>,
+    asks: SessionAsks,
     state: Mutex<State>,
     over: CancellationToken,
     /// Ends what is said unasked: the server ends, calls under way may finish.
@@ -85,7 +90,21 @@ impl Session {
         };
         let (events, over) = (Arc::new(Events::new()), CancellationToken::new());
         let (state, turn) = (Mutex::new(state), next_session());
-        Self { id, version, caller, turn, max_requests, server, events, state, over, closing, recheck, tasks }
+        Self {
+            id,
+            version,
+            caller,
+            turn,
+            max_requests,
+            server,
+            events,
+            asks: SessionAsks::default(),
+            state,
+            over,
+            closing,
+            recheck,
+            tasks,
+        }
     }
 
     pub(super) fn id(&self) -> &str {
@@ -98,6 +117,11 @@ impl Session {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is asked of the client, and its answers.
+    pub(super) fn asks(&self) -> &SessionAsks {
+        &self.asks
     }
 
     /// The client is there.
@@ -168,17 +192,26 @@ impl Session {
         let hand_on = |note: Note| {
             self.events.note(stream, envelope::notification(note.method, Some(&note.params)));
         };
-        let mut answering = Box::pin(self.answer(asked, cancel.clone(), notes));
+        let (counterpart, mut asks) = self.asks.during(self.turn, asked.reads_stream);
+        let mut can_ask = true;
+        let mut answering = Box::pin(self.answer(asked, cancel.clone(), notes, counterpart));
         let answer = loop {
             tokio::select! {
                 biased;
                 Some(note) = waiting.recv() => hand_on(note),
+                question = asks.next(), if can_ask => match question {
+                    Some(question) => self.events.note(stream, question),
+                    None => can_ask = false,
+                },
                 answer = &mut answering => break answer,
             }
         };
         drop(answering);
         while let Ok(note) = waiting.try_recv() {
             hand_on(note);
+        }
+        for over in asks.given_up() {
+            self.events.note(stream, over);
         }
         // A cancelled request is out of the table, and is not answered (CA-03).
         let was_wanted = !cancel.is_cancelled();
@@ -200,6 +233,7 @@ impl Session {
         asked: Asked,
         cancel: CancellationToken,
         notes: mpsc::Sender<Note>,
+        counterpart: Option<Counterpart>,
     ) -> Result<Box<RawValue>, RpcError> {
         let params = asked.params.as_deref();
         match asked.method.as_str() {
@@ -214,6 +248,8 @@ impl Session {
                     caller: self.caller.clone(),
                     session: self.turn,
                     start_wait: self.server.first_list_wait(),
+                    counterpart,
+                    inputs: None,
                     cancel,
                     notes,
                 };
@@ -224,7 +260,7 @@ impl Session {
                 let offer = OfferMethod::parse(method).ok_or_else(|| RpcError::method_not_found(method))?;
                 let view = self.server.view();
                 tokio::select! {
-                    answer = offer.answer(self.server.host(), &view, params) => answer,
+                    answer = offer.answer(self.server.host(), &view, params, counterpart.as_ref()) => answer,
                     () = cancel.cancelled() => Err(tools_call::given_up()),
                 }
             }

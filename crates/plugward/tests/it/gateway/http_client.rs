@@ -225,7 +225,8 @@ fn read_token(home: &Path, file: &str) -> Option<String> {
 }
 
 impl Reply {
-    fn read(stream: TcpStream) -> Self {
+    /// Reads the head of an answer.
+    pub(super) fn read(stream: TcpStream) -> Self {
         let mut stream = BufReader::new(stream);
         let mut line = String::new();
         stream.read_line(&mut line).unwrap();

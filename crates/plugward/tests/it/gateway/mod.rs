@@ -11,6 +11,7 @@ mod lists;
 mod modern;
 mod offers;
 mod people;
+mod rounds;
 mod starting;
 mod unavailable;
 
