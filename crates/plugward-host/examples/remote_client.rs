@@ -87,7 +87,7 @@ async fn use_all(host: &Host) -> Result<(), Failure> {
     for (list, request, key) in
         [(OfferList::Prompts, OfferRequest::Prompt, "name"), (OfferList::Resources, OfferRequest::Resource, "uri")]
     {
-        for (_, offered) in host.list_offers(list).await {
+        for (_, offered) in host.list_offers(list, |_| true).await {
             let offered: Value = serde_json::from_str(offered.get())?;
             let params = to_raw_value(&json!({key: offered[key]}))?;
             let answer = host.forward_offer(request, Some(&params), |_| true, None).await;
