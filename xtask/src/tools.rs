@@ -34,6 +34,7 @@ const PREREQUISITES: &[Prerequisite] = &[
     Prerequisite { program: "python3", system_package: "python3", needed_for: "real servers and clients" },
     Prerequisite { program: "jq", system_package: "jq", needed_for: "the examples of commands as tools" },
     Prerequisite { program: "sqlite3", system_package: "sqlite3", needed_for: "the examples of commands as tools" },
+    Prerequisite { program: "curl", system_package: "curl", needed_for: "the tests of hosts below a domain" },
 ];
 
 /// The folder of the workspace.

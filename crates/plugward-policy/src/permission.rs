@@ -245,7 +245,11 @@ mod tests {
         let seed = Catalogue::seed();
         let ours: Vec<&str> =
             seed.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("mcp.")).collect();
-        assert_eq!((seed.iter().count(), ours.len()), (12 + 3, 3), "beside what servers offer apart from tools");
+        assert_eq!(
+            (seed.iter().count(), ours.len()),
+            (12 + 6, 6),
+            "beside what servers offer and ask apart from tools"
+        );
         let asked: Vec<&str> =
             seed.iter().filter(|(_, effect)| *effect == Effect::Ask).map(|(name, _)| name.as_str()).collect();
         assert_eq!(asked, ["network.request", "notes.delete", "notes.write", "secrets.use", "tasks.write"]);

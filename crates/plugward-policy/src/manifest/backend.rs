@@ -209,7 +209,8 @@ fn narrow(number: Option<u64>) -> Option<u32> {
 /// absence means `none` as in the seed, and anything else is a mistake.
 fn only(backend: &mut MapReader, key: &str, offered: &str, others: &[&str], report: &mut Report) -> bool {
     let path = backend.path_of(key);
-    let hint = Some(format!("only `{key}: {offered}` runs in this version"));
+    let also = if key == "transport" { ", or `streamable_http` for a server elsewhere" } else { "" };
+    let hint = Some(format!("only `{key}: {offered}` runs in this version{also}"));
     let Some(entry) = backend.take(key) else {
         if backend.lacks(key) {
             report.unsupported(Some(backend.at()), &path, "missing, which means `none`", hint);

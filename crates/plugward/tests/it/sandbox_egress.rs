@@ -1,10 +1,10 @@
 //! Plugins with a list of hosts, by way of programs that know nothing of it: what was granted is reached by its name, and
 //! nothing else is. Services of this machine stand in for hosts.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use plugward_host::{AttemptOutcome, Environment, LogOrigin, NetworkAttempt};
@@ -227,6 +227,106 @@ context.wrap_socket(socket.create_connection(('api.localhost', {port})), server_
     assert_eq!(attempt.reason, "TLS asked for it on a connection to api.localhost");
     // The connection was there, and nothing came over it.
     assert_eq!(greetings.recv_timeout(crate::support::PATIENCE).unwrap(), b"");
+}
+
+/// A server that speaks TLS, with a certificate for `localhost` of an authority of these tests, and greets everybody.
+struct TlsServer {
+    process: Child,
+    address: SocketAddr,
+}
+
+/// The files of that server and its authority; those of the tests of the host's own requests.
+const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugward-host/src/outbound/tests");
+
+impl TlsServer {
+    fn start() -> Self {
+        const SERVE: &str = "
+import http.server, ssl, sys
+class Greeter(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header('Content-Length', '5')
+        self.end_headers()
+        self.wfile.write(b'hello')
+    def log_message(self, *_):
+        pass
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Greeter)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1] + '/server.pem', sys.argv[1] + '/server.key')
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_address[1], flush=True)
+server.serve_forever()";
+        let mut process = Command::new("/usr/bin/python3")
+            .args(["-c", SERVE, CERTIFICATES])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("Python is not installed here");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port: u16 = line.trim().parse().unwrap();
+        Self { process, address: ([127, 0, 0, 1], port).into() }
+    }
+}
+
+impl Drop for TlsServer {
+    fn drop(&mut self) {
+        let _over = self.process.kill();
+        let _collected = self.process.wait();
+    }
+}
+
+// Requirement 91: TLS goes from the program to its host, with the host's own certificate: a whole exchange over it works
+// unmodified, and a program that does not trust the host is the one who says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_is_between_the_program_and_its_host() {
+    let server = TlsServer::start();
+    let port = server.address.port();
+    let host = production().await;
+    let fixture = Fixture::imported("caller", &["attempts"]).permission(&format!("net:localhost:{port}"));
+    let package = fixture.package();
+    std::fs::copy(format!("{CERTIFICATES}/authority.pem"), package.path().join("authority.pem")).unwrap();
+    host.host.install(package.path(), None).await.unwrap();
+    host.approve("caller").await;
+    host.host.enable("caller").await.unwrap();
+    let url = format!("https://localhost:{port}/");
+    for (program, fetch) in fetchers() {
+        let untrusted = attempt(&host, "caller", "run", &fetch(&url)).await;
+        assert!(untrusted.starts_with("refused: ") && untrusted.contains("certificate"), "{program}: {untrusted}");
+        let trusting = format!(
+            "export NODE_EXTRA_CA_CERTS=\"$PWD/authority.pem\" SSL_CERT_FILE=\"$PWD/authority.pem\"; {}",
+            fetch(&url)
+        );
+        assert_eq!(attempt(&host, "caller", "run", &trusting).await, "done: hello", "{program}");
+    }
+    noted(&host, "caller", &format!("localhost:{port}"), AttemptOutcome::Allowed).await;
+}
+
+// Hosts below a domain are for programs that know proxy settings; curl is one that does, and asks with `CONNECT`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_with_proxy_settings_finds_hosts_below_a_domain() {
+    let server = TlsServer::start();
+    let port = server.address.port();
+    let host = production().await;
+    host.run(&Fixture::imported("caller", &["attempts"]).permission(&format!("net:*.localhost:{port}"))).await;
+    let curl = find_program("curl");
+    // The certificate is for another name of the same server, which is not what this test is about.
+    let fetch = |place: &str| format!("{} --silent --show-error --insecure https://{place}/", curl.display());
+    let answer = attempt(&host, "caller", "run", &fetch(&format!("api.localhost:{port}"))).await;
+    assert_eq!(answer, "done: hello");
+    noted(&host, "caller", &format!("api.localhost:{port}"), AttemptOutcome::Allowed).await;
+    for place in [format!("evil.test:{port}"), "api.localhost:9".to_owned()] {
+        let answer = attempt(&host, "caller", "run", &fetch(&place)).await;
+        assert!(answer.contains("403"), "{place}: {answer}");
+        noted(&host, "caller", &place, AttemptOutcome::Refused).await;
+    }
+}
+
+/// A program the test command sees to.
+fn find_program(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file());
+    found.unwrap_or_else(|| panic!("`{name}` is not on PATH: install it, or run `cargo xtask test`, which does"))
 }
 
 // Requirement 91: an address of this machine may be granted by itself, and then it is just that one.

@@ -36,7 +36,7 @@ async fn what_is_no_package_is_refused_with_its_reason() {
         std::fs::write(path.join("plugin.yaml"), manifest).unwrap();
         path
     };
-    let http = "id: a\nname: A\nversion: 1.0.0\nbackend: {type: mcp, transport: http, command: x}\n";
+    let other = "id: a\nname: A\nversion: 1.0.0\nbackend: {type: mcp, transport: none, command: x}\n";
     let unknown = "id: a\nname: A\nversion: 1.0.0\npermissions: [moon.read]\n\
                    backend: {type: mcp, transport: stdio, command: ./server}\n";
     let table = [
@@ -44,7 +44,7 @@ async fn what_is_no_package_is_refused_with_its_reason() {
         ("/dev/zero".into(), 422, "PLUGIN_PACKAGE_INVALID"),
         ("/etc/hostname".into(), 422, ""),
         (write("a", "name: [\n"), 422, "PLUGIN_MANIFEST_INVALID"),
-        (write("b", http), 501, "MCP_CAPABILITY_UNSUPPORTED"),
+        (write("b", other), 501, "MCP_CAPABILITY_UNSUPPORTED"),
         (write("c", unknown), 422, "PLUGIN_PERMISSION_UNKNOWN"),
     ];
     for (path, status, code) in table {
