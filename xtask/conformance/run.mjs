@@ -8,6 +8,10 @@ import path from "node:path";
 
 const [program, home, wantedTool, ...revisions] = process.argv.slice(2);
 const PATIENCE_MS = 60_000;
+// What a check that was made ends with; the suite has others for those that were skipped or only tell something.
+const JUDGED = ["SUCCESS", "FAILURE", "WARNING"];
+// Stands as a failed check of a scenario that made none.
+const NO_CHECKS = "makes-no-checks";
 
 const server = spawn(program, ["serve", "--http", "127.0.0.1:0"], { stdio: ["ignore", "ignore", "pipe"] });
 let told = "";
@@ -66,6 +70,8 @@ for (const revision of revisions) {
     const checks = JSON.parse(await readFile(path.join(out, folder, "checks.json"), "utf8"));
     const failed = checks.filter((check) => check.status === "FAILURE");
     scenarios[scenario] = [...new Set(failed.map((check) => check.id))].sort();
+    // A scenario that looked at nothing has shown nothing.
+    if (!checks.some((check) => JUDGED.includes(check.status))) scenarios[scenario].push(NO_CHECKS);
     for (const check of failed) console.error(`${revision} ${scenario} ${check.id}: ${check.errorMessage}`);
   }
   results[revision] = scenarios;

@@ -44,7 +44,7 @@ struct Line {
 
 /// Runs the suite, prints the tables, and fails if a claim did not hold.
 pub(crate) fn run() -> Result<()> {
-    tools::prepare_attacks();
+    tools::prepare_attacks()?;
     let root = tools::workspace_root()?;
     let done = Job::new(tools::cargo(), "attack suite", SUITE_LIMIT)
         .args(["test", "--locked", "-p", "plugward-sandbox", "--test", "attacks"])

@@ -3,6 +3,7 @@
 //! Owns which checks may fail and why; the list is wrong, and the step fails,
 //! when one of them passes as well as when another fails.
 
+mod client;
 mod stateless;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,7 @@ const PLUGIN: &str = "conformance";
 /// A tool without which the fixture is not there yet.
 const WANTED_TOOL: &str = "test_simple_text";
 
-/// Every check that fails, by scenario.
+/// Every check that fails, by scenario. A scenario that makes none has one of the name `makes-no-checks`.
 type Failures = BTreeMap<String, BTreeSet<String>>;
 
 /// Checks that fail, and why.
@@ -52,6 +53,9 @@ const NO_QUESTIONS: &str =
     "what a plugin asks of its client is refused: sampling, elicitation and roots are not passed on";
 const NO_TASKS: &str = "the tasks extension is not offered; the suite does not require it";
 
+const NO_RECONNECTION: &str =
+    "the suite takes a note and judges nothing: the fixture has no tool that has its stream closed amid a call";
+
 const fn expected(revision: &'static str, scenario: &'static str, reason: &'static str) -> Expected {
     Expected { revision, scenario, checks: &[], reason }
 }
@@ -60,6 +64,7 @@ const fn expected(revision: &'static str, scenario: &'static str, reason: &'stat
 const EXPECTED: &[Expected] = &[
     expected("2025-11-25", "resources-subscribe", NO_SUBSCRIPTIONS),
     expected("2025-11-25", "resources-unsubscribe", NO_SUBSCRIPTIONS),
+    expected("2025-11-25", "server-sse-polling", NO_RECONNECTION),
     expected("2025-11-25", "logging-set-level", NO_LOGGING),
     expected("2025-11-25", "tools-call-with-logging", NO_LOGGING),
     expected("2025-11-25", "tools-call-sampling", NO_QUESTIONS),
@@ -87,6 +92,7 @@ const EXPECTED: &[Expected] = &[
     expected("2026-07-28", "tasks-lifecycle", NO_TASKS),
     expected("2026-07-28", "tasks-mrtr-", NO_TASKS),
     expected("2026-07-28", "tasks-request-", NO_TASKS),
+    expected("2026-07-28", "tasks-status-", NO_TASKS),
     expected("2026-07-28", "tasks-required-", NO_TASKS),
     expected("2026-07-28", "tasks-wire-", NO_TASKS),
 ];
@@ -104,6 +110,9 @@ pub(crate) fn run() -> Result<()> {
         if let Err(error) = run_before(&root, &suite, mode, list) {
             wrong.push(format!("with `{mode}` behind: {error:#}"));
         }
+    }
+    if let Err(error) = client::run(&root, &suite) {
+        wrong.push(format!("as a client: {error:#}"));
     }
     if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
 }

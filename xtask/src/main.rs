@@ -37,7 +37,8 @@ usage: cargo xtask COMMAND
   crowd [--minutes N] 500 clients of both eras on one host with ten plugins (5 minutes), and checks that nothing is mixed up
   real-servers        runs published MCP servers through plugward, from install to remove
   real-clients        lets published MCP clients call tools through `plugward serve --stdio`
-  conformance         runs the official conformance suite against `plugward serve --http`
+  conformance         runs the official conformance suite against `plugward serve --http`, and against a client built on
+                      the host
   help                this text
 ";
 

@@ -109,18 +109,18 @@ pub(crate) fn prepare() -> Result<()> {
     for entry in PREREQUISITES {
         require(entry.program)?;
     }
-    prepare_attacks();
+    prepare_attacks()?;
     prepare_packaging();
     check_node()?;
     check_python()
 }
 
-/// Programs that the attack suite uses if they are there: a missing one is installed when we may, and named when not.
-pub(crate) fn prepare_attacks() {
-    install_if_allowed("/usr/bin/bwrap", "bubblewrap", "the sandbox backend `bwrap` is not tried");
+/// Programs that the attack suite uses: a missing one is installed when we may, and named when not.
+pub(crate) fn prepare_attacks() -> Result<()> {
+    if Path::new("/usr/bin/bwrap").is_file() { Ok(()) } else { install_system_packages(&["bubblewrap"]) }
 }
 
-/// As above, for the step that checks `packaging/`.
+/// As above, if they are there, for the step that checks `packaging/`.
 pub(crate) fn prepare_packaging() {
     install_if_allowed("/usr/sbin/apparmor_parser", "apparmor", "the AppArmor profile is not checked");
 }

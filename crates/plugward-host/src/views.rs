@@ -100,6 +100,8 @@ pub struct HostView {
     pub plugin_id: PluginId,
     /// Which way it runs: `mcp`, `command` (no process between calls), `prompt` or `webhook` (no process ever).
     pub backend: &'static str,
+    /// How messages travel to it, when it is a server elsewhere: `streamable_http` or `sse`.
+    pub remote_transport: Option<&'static str>,
     /// State.
     pub status: HostStatus,
     /// Tools registered now.
@@ -250,8 +252,8 @@ pub struct ReviewView {
     pub package_files: u64,
     /// Bytes in the package.
     pub package_bytes: u64,
-    /// `server`, `command` for a program that runs once for each call, `script` for a command that is a shell script, or
-    /// `prompt` or `webhook`, for which no program runs.
+    /// `server`, `remote` for a server elsewhere, `command` for a program that runs once for each call, `script` for a
+    /// command that is a shell script, or `prompt` or `webhook`, for which no program runs.
     pub runs: &'static str,
     /// The program that would be executed; empty if none is.
     pub executable: String,

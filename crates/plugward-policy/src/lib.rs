@@ -44,9 +44,9 @@ pub use id::{
 pub use manifest::{
     Backend, BackendKind, CONCURRENT_CALLS_DEFAULT, Diagnostic, Isolation, MANIFEST_BYTES_MAX, MESSAGE_BYTES_DEFAULT,
     Manifest, ManifestError, ManifestErrorKind, NamePattern, ParsedManifest, PatternError, ProtocolMode,
-    QUEUED_CALLS_DEFAULT, RESULT_BYTES_DEFAULT, RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER,
-    SandboxLevel, Severity, StdoutMode, Supervision, TOOL_TIMEOUT_DEFAULT, ToolFilter, UnknownSandboxLevel,
-    parse_manifest,
+    QUEUED_CALLS_DEFAULT, RESULT_BYTES_DEFAULT, RemoteServer, RemoteTransport, RestartMode, STARTUP_TIMEOUT_DEFAULT,
+    STARTUP_TIMEOUT_LAUNCHER, SandboxLevel, Severity, StdoutMode, Supervision, TOOL_TIMEOUT_DEFAULT, ToolFilter,
+    UnknownSandboxLevel, parse_manifest,
 };
 pub use naming::{EXPOSED_NAME_BYTES_MAX, ExposedName, NamingError, NamingMode, PluginTools, expose};
 pub use permission::{Catalogue, Effect, GrantSet, UnknownEffect};

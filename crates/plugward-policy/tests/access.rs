@@ -175,7 +175,7 @@ fn dangerous_permissions_are_pointed_out_and_ordinary_ones_are_not() {
 fn limits_are_read_within_their_ranges() {
     let manifest = parse(
         "sandbox: {memory_bytes: 16777216, cpu_seconds: 60, processes: 1, open_files: 16, file_bytes: 4096, \
-         disk_bytes: 1048576, wall_seconds: 3600}\n",
+         disk_bytes: 1048576, wall_seconds: 3600, cpu_percent: 50}\n",
     )
     .manifest;
     let wanted = ResourceLimits {
@@ -186,6 +186,7 @@ fn limits_are_read_within_their_ranges() {
         file_bytes: 4096,
         disk_bytes: 1024 * 1024,
         wall_seconds: Some(3600),
+        cpu_percent: Some(50),
     };
     assert_eq!(manifest.access.limits, wanted);
     assert_eq!(manifest.min_sandbox_level, SandboxLevel::Full);
@@ -198,6 +199,7 @@ fn limits_are_read_within_their_ranges() {
         ("open_files: 15", "sandbox.open_files: expected"),
         ("file_bytes: 0", "sandbox.file_bytes: expected"),
         ("wall_seconds: 0", "sandbox.wall_seconds: expected a whole number from 1"),
+        ("cpu_percent: 0", "sandbox.cpu_percent: expected a whole number from 1"),
         ("disk_bytes: 1", "sandbox.disk_bytes: expected"),
         ("memory: 1", "unknown key"),
         ("procesess: 1", "did you mean `processes`?"),

@@ -113,6 +113,7 @@ fn edits() -> Vec<(&'static str, Edit)> {
         ("limit on open files", |s| s.access.limits.open_files += 1),
         ("limit on size of each file", |s| s.access.limits.file_bytes += 1),
         ("limit on time to run", |s| s.access.limits.wall_seconds = Some(1)),
+        ("limit on share of processors", |s| s.access.limits.cpu_percent = Some(50)),
         ("limit on own data", |s| s.access.limits.disk_bytes += 1),
         ("minimum sandbox level", |s| s.minimum_level = SandboxLevel::None),
         ("tools", |s| s.contract = None),

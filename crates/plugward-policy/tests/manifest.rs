@@ -208,16 +208,15 @@ fn other_backends_are_unsupported_rather_than_invalid() {
     for (from, to, path) in [
         ("type: mcp", "type: none", "backend.type"),
         ("type: mcp", "type: internal_rpc", "backend.type"),
-        ("transport: stdio", "transport: http", "backend.transport"),
-        ("transport: stdio", "transport: streamable_http", "backend.transport"),
+        ("transport: stdio", "transport: none", "backend.transport"),
         ("  transport: stdio\n", "", "backend.transport"),
     ] {
         let error = parse_manifest(&LEAST.replace(from, to), "plugin.yaml").unwrap_err();
         assert_eq!(error.kind(), ManifestErrorKind::Unsupported, "{to}: {error}");
         assert_eq!(error.diagnostics()[0].path, path);
     }
-    let http = "id: a\nname: A\nversion: 1\nbackend: {type: mcp, transport: http}\n";
-    let error = parse_manifest(http, "plugin.yaml").unwrap_err();
+    let none = "id: a\nname: A\nversion: 1\nbackend: {type: mcp, transport: none}\n";
+    let error = parse_manifest(none, "plugin.yaml").unwrap_err();
     assert_eq!(error.kind(), ManifestErrorKind::Unsupported, "{error}");
     let no_backend = parse_manifest("id: a\nname: A\nversion: 1\n", "plugin.yaml").unwrap_err();
     assert_eq!(no_backend.kind(), ManifestErrorKind::Unsupported);
@@ -226,7 +225,7 @@ fn other_backends_are_unsupported_rather_than_invalid() {
     assert_eq!(error.kind(), ManifestErrorKind::Unsupported);
     assert!(error.to_string().contains("contributes.commands: not supported by this version"));
     // With anything else wrong, the author has something to fix first.
-    let both = LEAST.replace("stdio", "http").replace("1.0.0", "''");
+    let both = LEAST.replace("stdio", "none").replace("1.0.0", "''");
     let error = parse_manifest(&both, "plugin.yaml").unwrap_err();
     assert_eq!(error.kind(), ManifestErrorKind::Invalid);
     let typo = parse_manifest(&LEAST.replace("stdio", "sdtio"), "plugin.yaml").unwrap_err();

@@ -8,6 +8,7 @@
 )]
 
 use plugward_policy::{HostOccasion, Manifest, ParsedManifest, PromptError, parse_manifest};
+use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 fn read(text: &str) -> ParsedManifest {
@@ -217,5 +218,19 @@ fn the_examples_are_good_files() {
     ] {
         let ParsedManifest { manifest, warnings } = read(text);
         assert_eq!((manifest.id.as_str(), warnings.len()), (name, 0), "{warnings:?}");
+    }
+}
+
+proptest! {
+    // For every value there is: the messages are those of the file, the text the value's.
+    #[test]
+    fn no_value_changes_the_messages(diff in ".*", tone in "[{}a-z.\\\\\"]*") {
+        let manifest = read(AGENT).manifest;
+        let prompt = manifest.backend.prompt().unwrap();
+        let filled = prompt.fill(&values(json!({"diff": diff, "tone": tone}))).unwrap();
+        let expected = format!("Review this ({tone}): {diff}\nLook at . Write {{{{name}}}} as it is.\n");
+        prop_assert_eq!(filled["messages"].as_array().unwrap().len(), 2);
+        prop_assert_eq!(&filled["messages"][0]["content"]["text"], &json!(expected));
+        prop_assert_eq!(&filled["messages"][1]["content"]["text"], &json!(format!("I will be {tone}.")));
     }
 }

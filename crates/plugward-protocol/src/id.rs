@@ -58,7 +58,8 @@ impl RequestId {
     }
 
     /// The id as a number of our own outgoing sequence, if it could be one.
-    pub(crate) fn as_sequence(&self) -> Option<u64> {
+    #[must_use]
+    pub fn as_sequence(&self) -> Option<u64> {
         match self {
             // `u64::from_str` takes a leading plus sign, which JSON digits never have.
             RequestId::Integer(digits) => digits.parse().ok(),

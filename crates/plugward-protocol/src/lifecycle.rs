@@ -137,7 +137,9 @@ pub struct ClientHello {
 }
 
 impl ClientHello {
-    pub(crate) fn to_params(&self) -> String {
+    /// The JSON text of the parameters of `initialize`.
+    #[must_use]
+    pub fn to_params(&self) -> String {
         format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"clientInfo\":{}}}",
             self.version.as_str(),
@@ -170,7 +172,11 @@ impl ServerHello {
         declared(&self.capabilities).iter().any(|declared| declared == name)
     }
 
-    pub(crate) fn parse(raw: Box<RawValue>) -> Result<Self, HandshakeError> {
+    /// Reads the result of `initialize`.
+    ///
+    /// # Errors
+    /// [`HandshakeError::InvalidResult`] or [`HandshakeError::UnsupportedVersion`].
+    pub fn parse(raw: Box<RawValue>) -> Result<Self, HandshakeError> {
         const NAMES: [&str; 4] = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
         let invalid = |reason: &str| HandshakeError::InvalidResult { reason: reason.to_owned() };
         let members = object::members(raw.get(), &NAMES).map_err(|_| invalid("result is not an object"))?;

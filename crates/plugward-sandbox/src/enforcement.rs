@@ -242,6 +242,9 @@ impl Applied {
     pub(crate) const MEMORY_WATCH: Self = Self(1 << 18);
     pub(crate) const DISK_WATCH: Self = Self(1 << 19);
     pub(crate) const CGROUP: Self = Self(1 << 20);
+    pub(crate) const CPU_SHARE: Self = Self(1 << 21);
+    /// What depends on others that start at the same time and is reported for each start by itself.
+    pub(crate) const OF_ONE_START: Self = Self::CGROUP.with(Self::CPU_SHARE);
 
     pub(crate) const fn landlock(abi: u8) -> Self {
         Self(abi as u32)
@@ -258,6 +261,11 @@ impl Applied {
     #[must_use]
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     #[must_use]

@@ -100,6 +100,9 @@ pub struct Limits {
     pub disk_bytes: Option<u64>,
     /// Time it may run in seconds, after which it is killed.
     pub wall_s: Option<u64>,
+    /// Share of the processors for all of its processes together, in hundredths of one processor. Kept by a control group,
+    /// and by nothing where there is none.
+    pub cpu_percent: Option<u64>,
 }
 
 impl Default for Limits {
@@ -115,6 +118,7 @@ impl Default for Limits {
             file_bytes: Some(1024 * 1024 * 1024),
             disk_bytes: Some(2 * 1024 * 1024 * 1024),
             wall_s: None,
+            cpu_percent: None,
         }
     }
 }

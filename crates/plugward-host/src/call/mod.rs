@@ -365,7 +365,7 @@ struct Limits {
 impl Limits {
     fn of(manifest: &Manifest, caller: Option<Duration>) -> Self {
         let setting = match manifest.backend.kind {
-            BackendKind::McpStdio => "backend.tool_timeout_seconds",
+            BackendKind::McpStdio | BackendKind::McpHttp(_) => "backend.tool_timeout_seconds",
             BackendKind::Command(_) | BackendKind::Prompt(_) | BackendKind::Webhook(_) => "timeout_ms",
         };
         Self { own: manifest.backend.tool_timeout, caller, setting }

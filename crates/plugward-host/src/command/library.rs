@@ -337,6 +337,8 @@ fn start(
     let prepared = tool.prepare(values).map_err(|fault| {
         CommandError::new(CommandErrorCode::ArgumentInvalid, CommandStage::Substitution, fault.to_string())
     })?;
+    // Nobody here would look after a container; a command that starts one has to end it.
+    plan.container = None;
     plan.set_arguments(&prepared.arguments);
     let (spawned, egress) =
         spawn(&plan, &registered.manifest, launcher).map_err(|text| cannot(CommandStage::Run, text))?;
@@ -368,9 +370,12 @@ fn spawn(
     let egress = plan.confinement.egress(&grants).map_err(|fault| fault.to_string())?;
     let variables = egress.as_ref().map(EgressPlan::proxy_variables).unwrap_or_default();
     let spec = match sandbox {
-        Some(sandbox) => {
+        Some(mut sandbox) => {
             plan.confinement.refuse_foreign(&grants).map_err(|fault| fault.to_string())?;
             plan.confinement.refuse_closed().map_err(|fault| fault.to_string())?;
+            // The folder of a tool's file is its author's and stays so: only copies are handed to the user a command runs as.
+            let folder = sandbox.package_dir.take();
+            sandbox.granted.extend(folder);
             plan.sandboxed_spec(GENERATION, sandbox, &variables)
         }
         None => plan.launch_spec(GENERATION),

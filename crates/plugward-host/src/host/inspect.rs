@@ -269,7 +269,7 @@ impl Inner {
             approved: running.is_some(),
             requested_permissions: manifest.all_permissions().iter().map(ToString::to_string).collect(),
             minimum_level: manifest.min_sandbox_level,
-            access: manifest.access.describe(),
+            access: super::review::access_lines(&manifest.backend, manifest.access.describe()),
             granted_permissions: granted,
             source: state.row.source.clone(),
             installed_at: epoch(state.row.installed_at_us),
@@ -284,7 +284,7 @@ impl Inner {
             network_attempts: plugin.attempts.view(),
             network_attempts_unlisted: plugin.attempts.others(),
             enforcement: launched
-                .map(|launched| launched.process.enforcement().clone())
+                .and_then(|launched| Some(launched.process.as_ref()?.enforcement().clone()))
                 .or_else(|| running?.route.target.last_enforcement()),
             manifest_text: state.row.manifest_text.clone(),
         }
@@ -299,6 +299,7 @@ impl Inner {
         HostView {
             plugin_id: plugin.id.clone(),
             backend: backend_word(&plugin.manifest.backend.kind),
+            remote_transport: plugin.manifest.backend.remote().map(|remote| remote.transport.as_str()),
             status: state.host_status,
             tools_count: snapshot.tools().iter().filter(|tool| tool.route.plugin == plugin.id).count(),
             started_at: launched.map(|launched| launched.started_at),
@@ -306,7 +307,7 @@ impl Inner {
             protocol_version: running.and_then(|running| running.protocol_version.clone()),
             server_name: running.and_then(|running| running.server_name.clone()),
             server_version: running.and_then(|running| running.server_version.clone()),
-            pid: launched.map(|launched| launched.process.pid()),
+            pid: launched.and_then(|launched| Some(launched.process.as_ref()?.pid())),
             generation: state.generation,
             calls_running: running.map_or(0, |running| running.route.admission.running()),
             calls_waiting: running.map_or(0, |running| running.route.admission.waiting()),
@@ -324,7 +325,7 @@ impl Inner {
 /// The word for a way of running in answers.
 fn backend_word(kind: &BackendKind) -> &'static str {
     match kind {
-        BackendKind::McpStdio => "mcp",
+        BackendKind::McpStdio | BackendKind::McpHttp(_) => "mcp",
         BackendKind::Command(_) => "command",
         BackendKind::Prompt(_) => "prompt",
         BackendKind::Webhook(_) => "webhook",

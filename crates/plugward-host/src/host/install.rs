@@ -198,7 +198,12 @@ impl Inner {
                 }
             }
         };
-        let _operation = plugin.interrupt().await;
+        let operation = plugin.interrupt().await;
+        if plugin.state().replaced_by.as_ref().is_some_and(|new| new.strong_count() > 0) {
+            // Another version took its place meanwhile, and is what has this id now.
+            drop(operation);
+            return Box::pin(self.remove(id)).await;
+        }
         plugin.still_installed()?;
         // Its folders go last, and must not be those of a successor.
         let leaving = Leaving::begin(&self, &plugin.id);

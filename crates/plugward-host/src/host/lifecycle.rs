@@ -3,8 +3,8 @@
 //! Owns what a person's enable, disable and restart mean (requirements 36, 49-51, 56, 115-117) and the order of a
 //! shutdown. Refuses shortcuts: everything goes through the eleven steps and the stop ladder.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use plugward_policy::PluginStatus;
 use tokio::task::JoinSet;
@@ -19,21 +19,18 @@ use crate::views::{HostView, LogOrigin, PluginView};
 impl Host {
     /// Switches a plugin on: all eleven steps, or nothing. A plugin that is on already stays as it is.
     pub async fn enable(&self, id: &str) -> Result<PluginView, HostError> {
-        let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
-        self.inner.operation(async move { inner.enable(&plugin).await }).await
+        self.inner.operation_on(id, |inner, plugin| async move { inner.enable(&plugin).await }).await
     }
 
     /// Switches a plugin off; its tools are gone before its process is asked to end. A start under way is broken off.
     pub async fn disable(&self, id: &str) -> Result<PluginView, HostError> {
-        let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
-        self.inner.operation(async move { inner.disable(&plugin).await }).await
+        self.inner.operation_on(id, |inner, plugin| async move { inner.disable(&plugin).await }).await
     }
 
     /// Restarts a plugin that is switched on, or whose switching on failed; any other is refused (requirements 116,
     /// 117).
     pub async fn restart(&self, id: &str) -> Result<HostView, HostError> {
-        let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
-        self.inner.operation(async move { inner.restart(&plugin).await }).await
+        self.inner.operation_on(id, |inner, plugin| async move { inner.restart(&plugin).await }).await
     }
 
     /// Starts every plugin that is switched on, each on its own (B036). Returns at once.
@@ -115,6 +112,30 @@ impl Inner {
             return Err(HostError::new(ErrorCode::HostStopping, "the host is shutting down"));
         }
         self.tasks.spawn(work).await.unwrap_or_else(|_| Err(HostError::internal("an operation")))
+    }
+
+    /// As [`Inner::operation`] for one plugin. One whose file changed while the work waited for its turn is another version
+    /// of itself then, and the work is done on that; one that was removed is gone, whoever has its id now.
+    pub(super) async fn operation_on<T, F>(
+        self: &Arc<Self>,
+        id: &str,
+        work: impl Fn(Arc<Self>, Arc<Plugin>) -> F,
+    ) -> Result<T, HostError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, HostError>> + Send + 'static,
+    {
+        let mut plugin = self.plugin(id)?;
+        loop {
+            let done = self.operation(work(Arc::clone(self), Arc::clone(&plugin))).await;
+            let is_gone = done.as_ref().is_err_and(|error| error.code == ErrorCode::PluginNotFound);
+            let successor = plugin.state().replaced_by.as_ref().and_then(Weak::upgrade);
+            match successor {
+                // Each turn of this is another version, so that it ends.
+                Some(successor) if is_gone => plugin = successor,
+                _ => return done,
+            }
+        }
     }
 
     async fn enable(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<PluginView, HostError> {

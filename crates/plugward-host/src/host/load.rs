@@ -181,6 +181,8 @@ impl Inner {
         let line = format!("version {} takes the place of version {}", row.version, before.version);
         old.log.push(LogOrigin::Host, &line);
         let new = self.adopt_after(row, Some(&old)).await?;
+        // What a person asked of this plugin meanwhile is asked of the new version.
+        old.state().replaced_by = Some(Arc::downgrade(&new));
         tracing::info!(plugin = %new.id, file = %file.path.display(), "loaded another version");
         self.plugin_changed(&new);
         self.note_offer(&new).await;

@@ -256,7 +256,7 @@ impl Inner {
     }
 
     pub(crate) fn plugin_changed(&self, plugin: &Plugin) {
-        self.events.send(HostEvent::PluginChanged(plugin.id.clone()));
+        self.events.plugin_changed(plugin);
     }
 
     /// Why a known tool cannot be called at this moment; none for tools that are not to be known of.

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use plugward_policy::{
-    ApprovalSubject, Backend, BackendKind, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin,
+    AccessLine, ApprovalSubject, Backend, BackendKind, Digest, Invocation, Permission, PluginId, SandboxLevel, ToolPin,
     is_secret_name, visible,
 };
 use plugward_store::{ApprovalRow, EventRow, PinRow};
@@ -59,15 +59,19 @@ impl Host {
 
     /// Approves exactly what `digest` stands for, and grants the permissions it lists. Durable when it returns.
     pub async fn approve(&self, id: &str, digest: &Digest, origin: ApprovalOrigin) -> Result<PluginView, HostError> {
-        let (inner, plugin, digest) = (Arc::clone(&self.inner), self.inner.plugin(id)?, *digest);
-        self.inner.operation(async move { inner.approve(&plugin, digest, origin).await }).await
+        let digest = *digest;
+        self.inner.operation_on(id, |inner, plugin| async move { inner.approve(&plugin, digest, origin).await }).await
     }
 
     /// Replaces the granted permissions. Taking one away from a running plugin stops it (as in the seed).
     pub async fn set_permissions(&self, id: &str, permissions: &[String]) -> Result<PluginView, HostError> {
-        let (inner, plugin) = (Arc::clone(&self.inner), self.inner.plugin(id)?);
-        let permissions = permissions.to_vec();
-        self.inner.operation(async move { inner.set_permissions(&plugin, &permissions).await }).await
+        let permissions: Arc<[String]> = permissions.into();
+        self.inner
+            .operation_on(id, |inner, plugin| {
+                let permissions = Arc::clone(&permissions);
+                async move { inner.set_permissions(&plugin, &permissions).await }
+            })
+            .await
     }
 }
 
@@ -157,7 +161,7 @@ impl Inner {
             environment: plan.manifest_env.iter().map(|(name, value)| (visible(name), masked(name, value))).collect(),
             inherited_environment: package::PASSED_VARIABLES
                 .iter()
-                .filter(|_| manifest.backend.has_program())
+                .filter(|_| manifest.backend.has_program() && plan.remote.is_none())
                 .filter(|name| self.environment.get(name).is_some())
                 .map(|name| (*name).to_owned())
                 .collect(),
@@ -166,12 +170,18 @@ impl Inner {
                 .iter()
                 .map(|name| (name.to_string(), catalogue.effect(name).as_str().to_owned()))
                 .collect(),
-            access: subject.access.describe(self.environment.get("HOME").and_then(OsStr::to_str)),
+            access: access_lines(
+                &manifest.backend,
+                subject.access.describe(self.environment.get("HOME").and_then(OsStr::to_str)),
+            ),
             shared: plan.confinement.shared_paths(),
             minimum_level: manifest.min_sandbox_level.as_str().to_owned(),
-            isolation: match manifest.backend.has_program() {
-                true => isolation(self.config.environment, manifest.min_sandbox_level, plan.container.is_some()),
-                false => "no program of it ever runs: the host does what is written above, and nothing else",
+            isolation: match (&plan.remote, manifest.backend.has_program()) {
+                (Some(_), _) => REMOTE_ISOLATION,
+                (None, true) => {
+                    isolation(self.config.environment, manifest.min_sandbox_level, plan.container.is_some())
+                }
+                (None, false) => "no program of it ever runs: the host does what is written above, and nothing else",
             }
             .to_owned(),
             tools: review_tools(plugin, offer),
@@ -340,6 +350,10 @@ fn refuse_stale(id: &PluginId, subject: &ApprovalSubject, digest: Digest) -> Res
         .with_hint(format!("look again: `plugward review {id}`")))
 }
 
+/// The same for a server elsewhere.
+const REMOTE_ISOLATION: &str = "nothing of it runs on this machine, and nothing here can hold what it does: it sees the values of calls and the \
+     headers it is sent, and keeps what it likes";
+
 /// The honest word on isolation (requirement 69): what a start will do. What is in force is told while it runs.
 fn isolation(environment: Environment, wanted: SandboxLevel, starts_container: bool) -> &'static str {
     match (wanted, environment) {
@@ -404,6 +418,7 @@ fn confinement_warnings(plan: &package::LaunchPlan) -> Vec<String> {
 fn runs(backend: &Backend) -> &'static str {
     match &backend.kind {
         BackendKind::McpStdio => "server",
+        BackendKind::McpHttp(_) => "remote",
         BackendKind::Prompt(_) => "prompt",
         BackendKind::Webhook(_) => "webhook",
         BackendKind::Command(tool) => match tool.invocation {
@@ -418,9 +433,15 @@ fn in_words(backend: &Backend) -> Option<Vec<String>> {
     let texts = match &backend.kind {
         BackendKind::Prompt(prompt) => prompt.in_words(),
         BackendKind::Webhook(webhook) => webhook.in_words(),
-        BackendKind::McpStdio | BackendKind::Command(_) => return None,
+        BackendKind::McpStdio | BackendKind::McpHttp(_) | BackendKind::Command(_) => return None,
     };
     Some(texts.iter().flat_map(|text| text.lines()).map(str::to_owned).collect())
+}
+
+/// What is told of the machine: all of it, or without a program only what the host does for the plugin.
+pub(super) fn access_lines(backend: &Backend, mut lines: Vec<AccessLine>) -> Vec<AccessLine> {
+    lines.retain(|line| backend.has_program() || line.permission.is_some());
+    lines
 }
 
 /// Definitions kept from an offer, as pins.

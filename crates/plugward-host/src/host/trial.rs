@@ -75,6 +75,10 @@ impl Inner {
             let message = format!("plugin `{id}` {what}: a trial would see nothing");
             return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message));
         }
+        if plugin.manifest.backend.remote().is_some() {
+            let message = format!("plugin `{id}` runs elsewhere: a trial here would see nothing of it");
+            return Err(HostError::new(ErrorCode::McpCapabilityUnsupported, message));
+        }
         let mut planned = self.plan_at_home(plugin, home.0.clone()).await?;
         self.check_reviewed(plugin, &planned, digest).await?;
         // Variables of the user's are grants like any other.

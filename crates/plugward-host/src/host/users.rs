@@ -43,11 +43,24 @@ struct Range {
     start: u32,
 }
 
+/// Who gives users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Giver {
+    /// A host, which remembers in its store whom it gave.
+    Host,
+    /// A library of commands, which has no store to look into.
+    Library,
+}
+
 impl Range {
-    fn of(uid_map: &str, home: &str) -> Self {
+    fn of(uid_map: &str, giver: Giver, home: &str) -> Self {
         let (first, count) = if maps(uid_map, OWN_USERS) { OWN_USERS } else { OWN_USERS_IN_CONTAINER };
-        // The last one is for trying what a machine can hold.
-        let count = count - 1;
+        // The last one is for trying what a machine can hold; of the others, hosts and libraries have parts of their own.
+        let for_hosts = (count - 1) / 3 * 2;
+        let (first, count) = match giver {
+            Giver::Host => (first, for_hosts),
+            Giver::Library => (first + for_hosts, count - 1 - for_hosts),
+        };
         // The digest's text is of fixed length; its characters spread homes evenly.
         let digest = Digest::of(home.as_bytes()).to_string();
         let number = digest.bytes().fold(0_u32, |number, byte| number.wrapping_mul(31).wrapping_add(byte.into()));
@@ -83,7 +96,7 @@ impl Inner {
         if !rustix::process::geteuid().is_root() {
             return Ok(UserPolicy::Same);
         }
-        let range = Range::of(&uid_map(), &self.config.home.to_string_lossy());
+        let range = Range::of(&uid_map(), Giver::Host, &self.config.home.to_string_lossy());
         let owners = self.home_owners();
         let store = &self.path.store;
         let broken = |error: StoreError| super::store_error(&error);
@@ -145,7 +158,7 @@ pub(crate) fn user_by_home(homes: &Path, name: &str) -> std::io::Result<UserPoli
     if !rustix::process::geteuid().is_root() {
         return Ok(UserPolicy::Same);
     }
-    let range = Range::of(&uid_map(), &homes.to_string_lossy());
+    let range = Range::of(&uid_map(), Giver::Library, &homes.to_string_lossy());
     let owners = owners_in(homes);
     let own = owners.get(name).copied().filter(|owner| *owner >= range.first && *owner - range.first < range.count);
     let user = match own {
@@ -165,7 +178,7 @@ pub(crate) fn user_for_checks() -> UserPolicy {
     if !rustix::process::geteuid().is_root() {
         return UserPolicy::Same;
     }
-    let range = Range::of(&uid_map(), "");
+    let range = Range::of(&uid_map(), Giver::Library, "");
     let id = range.first + range.count;
     UserPolicy::Drop { uid: id, gid: id }
 }
@@ -213,12 +226,18 @@ mod tests {
 
     #[test]
     fn users_come_from_what_the_machine_has() {
-        let first = |map| Range::of(map, "/srv/plugward").ids().next().unwrap();
+        let first = |map| Range::of(map, Giver::Host, "/srv/plugward").ids().next().unwrap();
         assert!((1_900_000_000..1_990_000_000).contains(&first(WHOLE)));
         assert!((20_000..50_000).contains(&first("0 100000 65536\n")));
         assert!((20_000..50_000).contains(&first("")));
-        let other = Range::of(WHOLE, "/srv/other").ids().next().unwrap();
+        let other = Range::of(WHOLE, Giver::Host, "/srv/other").ids().next().unwrap();
         assert_ne!(first(WHOLE), other, "two homes on one machine");
+        // A library has no store to see what a host gave, so nothing that one gives is ever the other's.
+        for map in [WHOLE, ""] {
+            let ids = |giver| Range::of(map, giver, "/srv/plugward");
+            let (host, library) = (ids(Giver::Host), ids(Giver::Library));
+            assert!(host.first + host.count == library.first && library.count > 9_000);
+        }
         let range = Range { first: 100, count: 3, start: 1 };
         assert_eq!(range.ids().collect::<Vec<_>>(), [101, 102, 100]);
     }

@@ -74,13 +74,13 @@ impl Host {
         rename(request, &mut params, &target, &own_name);
         let offering = self.offering(|offers| request.is_in(offers));
         let plugin = offering.into_iter().find(|other| other.id == plugin).ok_or(OfferError::NotFound)?;
+        if let (Some(prompt), OfferRequest::Prompt) = (plugin.manifest.backend.prompt(), request) {
+            return super::prompt::get(&self.inner, &plugin, prompt, &params);
+        }
         let backend = &plugin.manifest.backend;
         let limit = backend.startup_timeout.saturating_add(backend.list_timeout);
         let asleep = || OfferError::Failed(format!("plugin `{}`: it did not start in time", plugin.id));
         let running = awake(&plugin, limit).await.ok_or_else(asleep)?;
-        if let (Some(prompt), OfferRequest::Prompt) = (plugin.manifest.backend.prompt(), request) {
-            return super::prompt::get(&self.inner, &plugin, prompt, &params);
-        }
         // MR-01: a completion is no request that may lead to a question.
         let counterpart = counterpart.filter(|_| request != OfferRequest::Completion);
         let asked = Asked { plugin: &plugin, running: &running, request, counterpart };

@@ -131,6 +131,7 @@ impl Confinement {
                 file_bytes: Some(limits.file_bytes),
                 disk_bytes: Some(limits.disk_bytes),
                 wall_s: limits.wall_seconds,
+                cpu_percent: limits.cpu_percent.map(u64::from),
             },
             user: self.user,
             ..SandboxSpec::new(level)

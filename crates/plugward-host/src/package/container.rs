@@ -94,11 +94,19 @@ impl ContainerRun {
         if !ENGINES.contains(&program) {
             return None;
         }
-        let (subcommand, options_at) = find_run(args)?;
-        let given = GivenOptions::read(&args[options_at..]);
         let tag = Digest::of(home_dir.as_os_str().as_encoded_bytes()).hex();
         let tag: String = tag.chars().take(OWNER_DIGITS).collect();
-        let owner = format!("{tag}.{}", plugin.as_str());
+        Self::of(args, format!("{tag}.{}", plugin.as_str()), format!("plugward-{tag}-{}", plugin.as_str()))
+    }
+
+    /// The same plugin's container with other arguments: those of one call of a command. None if they start none.
+    pub(super) fn with_arguments(&self, args: &[String]) -> Option<Self> {
+        Self::of(args, self.owner.clone(), self.prefix.clone())
+    }
+
+    fn of(args: &[String], owner: String, prefix: String) -> Option<Self> {
+        let (subcommand, options_at) = find_run(args)?;
+        let given = GivenOptions::read(&args[options_at..]);
         let mut added = Vec::new();
         if !given.removes {
             added.push("--rm".to_owned());
@@ -112,13 +120,7 @@ impl ContainerRun {
         arguments.extend(added);
         let kept = args[options_at..].iter().enumerate().filter(|(index, _)| !given.name_at.contains(index));
         arguments.extend(kept.map(|(_, argument)| argument.clone()));
-        Some(Self {
-            engine_arguments: args[..subcommand].to_vec(),
-            arguments,
-            options_at,
-            owner,
-            prefix: format!("plugward-{tag}-{}", plugin.as_str()),
-        })
+        Some(Self { engine_arguments: args[..subcommand].to_vec(), arguments, options_at, owner, prefix })
     }
 
     /// The arguments as they are reviewed and approved: the manifest's, with `--rm`, `--init` and our label.

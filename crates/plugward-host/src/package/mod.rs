@@ -17,6 +17,7 @@ mod hash;
 mod links;
 mod plan;
 mod program_digest;
+mod remote;
 mod resolve;
 mod runtime;
 mod source;
@@ -32,6 +33,7 @@ pub(crate) use environment::{HostEnvironment, PASSED_VARIABLES};
 pub(crate) use error::PackageError;
 pub(crate) use hash::{PackageFacts, hash_package};
 pub(crate) use plan::{LaunchPlan, PROJECT_SETTING, PlanError, PlanInput, plan};
+pub(crate) use remote::RemotePlan;
 pub(crate) use source::{MANIFEST_NAMES, locate, read_manifest};
 pub(crate) use tree::PackageLimits;
 

@@ -23,6 +23,7 @@ use super::confinement::Confinement;
 use super::container::ContainerRun;
 use super::environment::{EnvironmentError, HostEnvironment, build_environment};
 use super::hash::PackageFacts;
+use super::remote::{RemotePlan, remote_plan};
 use super::resolve::{CommandPlace, ResolveError, ResolvedExecutable, resolve_command};
 use super::runtime::{KeptPrivate, runtime_paths};
 use super::shown;
@@ -95,6 +96,8 @@ pub(crate) struct LaunchPlan {
     pub(crate) confinement: Confinement,
     /// The command that runs for each call, with references replaced, when the plugin is one.
     pub(crate) command: Option<Box<CommandTool>>,
+    /// The server elsewhere, when the plugin is one; then nothing is started.
+    pub(crate) remote: Option<Box<RemotePlan>>,
 }
 
 // Arguments and variables may hold secrets.
@@ -113,6 +116,9 @@ impl std::fmt::Debug for LaunchPlan {
 impl LaunchPlan {
     /// Puts the arguments of one call in the place of those with placeholders.
     pub(crate) fn set_arguments(&mut self, arguments: &[String]) {
+        // With what is added to every container, as it was reviewed.
+        self.container = self.container.take().and_then(|container| container.with_arguments(arguments));
+        let arguments = self.container.as_ref().map_or(arguments, ContainerRun::arguments);
         self.argv.truncate(1);
         self.argv.extend_from_slice(arguments);
     }
@@ -267,6 +273,12 @@ pub(crate) enum PlanError {
     /// A reference in the command.
     #[error("command: {0}")]
     Command(String),
+    /// A header whose value is none.
+    #[error("header `{name}` has a value that no header has; look at the variable it refers to")]
+    Header {
+        /// Its name.
+        name: String,
+    },
     /// A text with a zero byte, which no program can be given.
     #[error("`{field}` holds a zero byte")]
     ZeroByte {
@@ -292,6 +304,9 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
         other => other,
     })?;
     let places = Places::of(input, &package_dir)?;
+    if let Some(remote) = input.manifest.backend.remote() {
+        return remote_plan(input, remote, &places);
+    }
     let (backend, host_variables) = expand(input, &places)?;
     refuse_zero_bytes(&backend)?;
     let cwd = working_folder(backend.cwd.as_deref(), &package_dir, input.host)?;
@@ -321,11 +336,7 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
     if input.manifest.min_sandbox_level != SandboxLevel::None {
         refuse_shown(&own_dir, shared.names())?;
     }
-    // A command that starts a container cannot reach the engine from its sandbox, and is told so by it.
-    let container = command
-        .is_none()
-        .then(|| ContainerRun::recognise(&backend.command, &backend.args, &input.manifest.id, input.home_dir));
-    let container = container.flatten();
+    let container = ContainerRun::recognise(&backend.command, &backend.args, &input.manifest.id, input.home_dir);
     let command = command.map(|tool| tool.expanded(|name| places.value_of(name))).transpose();
     let command = command.map_err(|error| PlanError::Command(error.to_string()))?.map(Box::new);
     let arguments = container.as_ref().map_or(backend.args.as_slice(), ContainerRun::arguments);
@@ -366,11 +377,12 @@ pub(crate) fn plan(input: &PlanInput<'_>) -> Result<LaunchPlan, PlanError> {
         container,
         confinement,
         command,
+        remote: None,
     })
 }
 
 /// Replaces the references of the backend and notes which host variables that read.
-fn expand(input: &PlanInput<'_>, places: &Places<'_>) -> Result<(ExpandedBackend, Vec<String>), PlanError> {
+pub(super) fn expand(input: &PlanInput<'_>, places: &Places<'_>) -> Result<(ExpandedBackend, Vec<String>), PlanError> {
     text(places.package_dir)?;
     let read = RefCell::new(BTreeSet::new());
     let backend = expand_backend(&input.manifest.backend, |name| {
@@ -383,9 +395,9 @@ fn expand(input: &PlanInput<'_>, places: &Places<'_>) -> Result<(ExpandedBackend
 }
 
 /// The places a manifest can refer to.
-struct Places<'a> {
+pub(super) struct Places<'a> {
     host: &'a HostEnvironment,
-    package_dir: &'a Path,
+    pub(super) package_dir: &'a Path,
     project_dir: Option<PathBuf>,
     repo_dir: Option<PathBuf>,
 }
@@ -407,7 +419,7 @@ impl<'a> Places<'a> {
     }
 
     /// What a reference to `name` in a manifest stands for.
-    fn value_of(&self, name: &str) -> Option<String> {
+    pub(super) fn value_of(&self, name: &str) -> Option<String> {
         let of = |path: &Option<PathBuf>| path.as_deref().and_then(Path::to_str).map(str::to_owned);
         match name {
             PROJECT_VARIABLE => of(&self.project_dir),
@@ -433,7 +445,7 @@ fn value_of(host: &HostEnvironment, package_dir: &Path, name: &str) -> Option<St
 }
 
 /// `path` without links, or as it is when it is not there.
-fn real(path: &Path) -> PathBuf {
+pub(super) fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 

@@ -32,10 +32,14 @@ pub(super) fn approval_subject(planned: &Planned<'_>) -> Result<ApprovalSubject,
     // Expansion keeps the order, so each value stands beside the text it came from.
     for ((name, value), (_, written)) in planned.backend.env.iter().zip(&manifest.backend.env) {
         let is_secret = is_secret_name(name) || manifest.backend.secret_env.contains(name);
-        match whole_reference(written).filter(|_| is_secret) {
+        let reference = match manifest.backend.remote() {
+            Some(_) => header_reference(written),
+            None => whole_reference(written).map(|variable| format!("host:{variable}")),
+        };
+        match reference.filter(|_| is_secret) {
             // A rotated key is no new plugin: the reference is what was agreed to.
-            Some(variable) => {
-                secret_refs.insert(name.clone(), format!("host:{variable}"));
+            Some(reference) => {
+                secret_refs.insert(name.clone(), reference);
             }
             None => {
                 env.insert(name.clone(), ApprovalSubject::env_digest(name, value));
@@ -67,9 +71,31 @@ fn whole_reference(written: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
+/// The same for a header, in which a word may stand before the key: `Bearer ${NAME}`.
+fn header_reference(written: &str) -> Option<String> {
+    match written.split_once(' ') {
+        None => whole_reference(written).map(|variable| format!("host:{variable}")),
+        Some((scheme, rest)) => {
+            // Short words only: what is longer could be a key itself.
+            let is_scheme = scheme.len() <= 16 && scheme.bytes().all(|byte| byte.is_ascii_alphabetic());
+            let variable = whole_reference(rest).filter(|_| is_scheme)?;
+            Some(format!("{scheme} host:{variable}"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_has_a_word_before_its_reference_and_nothing_else() {
+        assert_eq!(header_reference("Bearer ${TOKEN}").as_deref(), Some("Bearer host:TOKEN"));
+        assert_eq!(header_reference("${TOKEN}").as_deref(), Some("host:TOKEN"));
+        for other in ["Bearer x${TOKEN}", "sk-1 ${TOKEN}", "Bearer ${A} ${B}", "Bearer", " ${TOKEN}x"] {
+            assert_eq!(header_reference(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn only_a_whole_reference_stands_for_its_value() {

@@ -61,5 +61,6 @@ pub(super) fn plan(input: &PlanInput<'_>, parts: Parts) -> Result<LaunchPlan, Pl
         container: None,
         confinement,
         command: None,
+        remote: None,
     })
 }

@@ -38,7 +38,7 @@ const WRITE_CHUNK_BYTES: usize = 64 * 1024;
 /// and a flood of them does not put off reading.
 const COMMANDS_PER_TURN: usize = 64;
 
-type Reply<T, E> = oneshot::Sender<Result<T, E>>;
+pub(super) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 
 /// What the rest of the host asks of a conversation.
 pub(super) enum Command {
@@ -453,7 +453,8 @@ impl Driver {
     }
 }
 
-fn refuse(command: Command, reason: &str) {
+/// Answers what comes after the end.
+pub(super) fn refuse(command: Command, reason: &str) {
     match command {
         Command::Handshake { reply, .. } => {
             let _ = reply.send(Err(HandshakeError::Closed));

@@ -22,6 +22,9 @@ const MAX_LINES: usize = 500;
 /// How the host's line about a start begins.
 pub(crate) const STARTED: &str = "started, pid ";
 
+/// How the host's line about a conversation with a server elsewhere begins.
+pub(crate) const STARTED_REMOTE: &str = "connecting to ";
+
 /// Lines of stderr shown with a failure: a stack trace of the usual kind and what led to it.
 const LAST_WORDS: usize = 10;
 

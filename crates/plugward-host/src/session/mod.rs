@@ -7,6 +7,7 @@
 
 mod alarm;
 mod driver;
+mod http;
 pub(crate) mod log;
 pub(crate) mod process;
 pub(crate) mod quote;
@@ -24,6 +25,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use driver::{Command, Driver};
+pub(crate) use http::Remote;
 use log::PluginLog;
 use quote::Secrets;
 
@@ -119,6 +121,8 @@ pub(crate) struct Shared {
     pub(crate) messages_in: AtomicU64,
     pub(crate) noise_lines: AtomicU64,
     pub(crate) tools_changed: Notify,
+    /// What ended it stays until a person changes something.
+    pub(crate) is_hopeless: AtomicBool,
     /// It has no handshake: results may be questions.
     pub(crate) is_stateless: AtomicBool,
 }
@@ -297,6 +301,11 @@ impl Session {
     /// Non-protocol lines skipped so far.
     pub(crate) fn noise_lines(&self) -> u64 {
         self.shared.noise_lines.load(Ordering::Relaxed)
+    }
+
+    /// Whether beginning anew is of no use before a person changed something.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.shared.is_hopeless.load(Ordering::Acquire)
     }
 
     fn key(&self) -> u64 {

@@ -16,11 +16,13 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
 
 use super::confine::{self, Confined};
+use super::containers::{self, ContainerStart, RunContainer};
 use super::{Plugin, Running, start};
 use crate::command::{self, CommandErrorCode, CommandResult, Notes, Run, SPILL_BYTES_MAX, SpillDir};
 use crate::contract::Contract;
 use crate::error::HostError;
 use crate::host::{Inner, Planned};
+use crate::ids::random_hex;
 use crate::package::LaunchPlan;
 use crate::session::{RequestError, ToolCall};
 use crate::views::LogOrigin;
@@ -39,7 +41,6 @@ pub(crate) struct CommandTarget {
     over: CancellationToken,
     /// Runs that wrote something: the sign of life a breaker looks for.
     heard: AtomicU64,
-    generation: u64,
     enforcement: Mutex<Option<Enforcement>>,
 }
 
@@ -74,9 +75,14 @@ impl CommandTarget {
             prepared = self.prepare(&inner, &plugin, call.arguments) => prepared?,
         };
         let (plan, prepared, tool) = prepared;
+        let number = run_number();
+        let container = plan.container.clone().map(|run| {
+            let start = ContainerStart { name: run.name(number), spec: plan.launch_spec(number), run };
+            RunContainer::new(&inner, start)
+        });
         // Not broken off: what is half started could only be left to end by itself, and this call promises that nothing of
         // it is left once it is answered.
-        let confined = self.start(&inner, &plugin, plan).await?;
+        let confined = self.start(&inner, &plugin, plan, number).await?;
         let level = confined.spawned.process.enforcement().clone();
         *self.enforcement.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
         // The way out lasts as long as this run, however that ends.
@@ -98,9 +104,11 @@ impl CommandTarget {
             over: &self.over,
             notes: call.progress.map(|sender| Notes::new(sender, plugin.redactor.clone())),
         };
-        let result = command::run(confined.spawned, run)
-            .await
-            .map_err(|error| RequestError::Unavailable(format!("its pipes cannot be used: {error}")))?;
+        let result = command::run(confined.spawned, run).await;
+        if let Some(container) = container {
+            container.end().await;
+        }
+        let result = result.map_err(|error| RequestError::Unavailable(format!("its pipes cannot be used: {error}")))?;
         self.judge(&plugin, &result, limit)
     }
 
@@ -141,9 +149,10 @@ impl CommandTarget {
         inner: &Arc<Inner>,
         plugin: &Arc<Plugin>,
         plan: LaunchPlan,
+        number: u64,
     ) -> Result<Confined, RequestError> {
-        let (inner, plugin, generation) = (Arc::clone(inner), Arc::clone(plugin), self.generation);
-        let started = tokio::task::spawn_blocking(move || confine::spawn(&inner, &plugin, &plan, generation));
+        let (inner, plugin) = (Arc::clone(inner), Arc::clone(plugin));
+        let started = tokio::task::spawn_blocking(move || confine::spawn(&inner, &plugin, &plan, number));
         match started.await {
             Ok(Ok(confined)) => Ok(confined),
             Ok(Err(error)) => Err(RequestError::Unavailable(error.message)),
@@ -180,6 +189,11 @@ impl CommandTarget {
     }
 }
 
+/// Tells the containers of runs at the same time, and of earlier hosts, apart.
+fn run_number() -> u64 {
+    u64::from_str_radix(&random_hex::<8>(), 16).unwrap_or_default()
+}
+
 fn outputs(inner: &Inner, plugin: &Plugin) -> SpillDir {
     let runs = usize::try_from(plugin.manifest.backend.max_concurrent_calls).unwrap_or(1);
     SpillDir::new(inner.config.home.join(OUTPUTS_DIR).join(plugin.id.as_str()), runs)
@@ -206,6 +220,10 @@ pub(super) async fn publish(
     let plan = planned.plan;
     plugin.redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
     plugin.own_redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
+    if let Some(run) = plan.container.as_ref().filter(|_| plugin.running().is_none()) {
+        // Runs of a version that is being replaced still have theirs.
+        containers::sweep(inner, plugin, run, &plan.launch_spec(generation)).await;
+    }
     let contract = contract(inner, plugin).await?;
     let check = inner.hold_to_pins(plugin, &contract).await?;
     let target = CommandTarget {
@@ -214,7 +232,6 @@ pub(super) async fn publish(
         outputs: outputs(inner, plugin),
         over: CancellationToken::new(),
         heard: AtomicU64::new(0),
-        generation,
         enforcement: Mutex::default(),
     };
     let running = Arc::new(Running {

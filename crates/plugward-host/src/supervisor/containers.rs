@@ -32,6 +32,38 @@ pub(crate) async fn end(inner: &Arc<Inner>, launched: &Launched, grace: Duration
     }
 }
 
+/// The container of one run of a command. Whoever waits for the run may go away; the container goes all the same.
+pub(crate) struct RunContainer {
+    inner: Arc<Inner>,
+    start: Option<ContainerStart>,
+}
+
+impl RunContainer {
+    pub(crate) fn new(inner: &Arc<Inner>, start: ContainerStart) -> Self {
+        Self { inner: Arc::clone(inner), start: Some(start) }
+    }
+
+    /// Ends it, if its run has not. The client was asked to end before and has passed that on, so it is not asked again.
+    pub(crate) async fn end(mut self) {
+        if let Some(start) = self.start.clone() {
+            remove(&self.inner, &start).await;
+            self.start = None;
+        }
+    }
+}
+
+impl Drop for RunContainer {
+    fn drop(&mut self) {
+        let Some(start) = self.start.take() else { return };
+        let inner = Arc::clone(&self.inner);
+        self.inner.tasks.spawn(async move { remove(&inner, &start).await });
+    }
+}
+
+async fn remove(inner: &Arc<Inner>, start: &ContainerStart) {
+    engine(inner, &start.spec, start.run.remove_arguments(&[&start.name])).await;
+}
+
 /// Removes containers of this plugin that an earlier host could not end.
 pub(crate) async fn sweep(inner: &Arc<Inner>, plugin: &Plugin, run: &ContainerRun, spec: &LaunchSpec) {
     let Some(listed) = engine(inner, spec, run.list_arguments()).await else { return };

@@ -185,6 +185,7 @@ pub(super) async fn handshake_error(plugin: &Plugin, launched: &Launched, error:
     match error {
         // A version nobody here speaks stays unknown however often it is asked for (B032).
         HandshakeError::UnsupportedVersion { .. } => host_error.permanent(),
+        HandshakeError::Closed if launched.session.is_hopeless() => host_error.permanent(),
         _ => host_error,
     }
 }

@@ -31,6 +31,7 @@ mod health;
 mod in_host;
 mod listen;
 pub(crate) mod per_client;
+mod remote;
 pub(crate) mod replace;
 pub(crate) mod sleep;
 pub(crate) mod start;
@@ -38,7 +39,7 @@ pub(crate) mod stop;
 pub(crate) mod trial;
 pub(crate) mod watch;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Instant, SystemTime};
 
 use plugward_policy::{BackendKind, GrantSet, HostStatus, Manifest, PluginId, PluginStatus};
@@ -122,6 +123,8 @@ pub(crate) struct State {
     /// A person switched it off, which is not the same as never on.
     pub(crate) switched_off: bool,
     pub(crate) removed: bool,
+    /// The version that took its place, where that is why it was removed.
+    pub(crate) replaced_by: Option<Weak<Plugin>>,
     /// What it said it offers beside tools when it ran last.
     pub(crate) offers: Offers,
     /// What would run differs from what was approved, as of the last look.
@@ -133,7 +136,8 @@ pub(crate) struct State {
 pub(crate) struct Launched {
     pub(crate) generation: u64,
     pub(crate) session: Arc<Session>,
-    pub(crate) process: Arc<RunningProcess>,
+    /// A server elsewhere has none here.
+    pub(crate) process: Option<Arc<RunningProcess>>,
     pub(crate) started_at: SystemTime,
     pub(crate) container: Option<ContainerStart>,
     /// Why it runs without a sandbox, when it does.
@@ -187,6 +191,7 @@ impl Plugin {
             next_start_at: None,
             switched_off: false,
             removed: false,
+            replaced_by: None,
             offers: Offers::default(),
             is_held: false,
             row,
@@ -254,7 +259,9 @@ fn without_process(kind: &BackendKind) -> &'static str {
     match kind {
         BackendKind::Prompt(_) => "ready: its prompt is offered",
         BackendKind::Webhook(_) => "ready: events are sent as they happen",
-        BackendKind::McpStdio | BackendKind::Command(_) => "ready: its command runs once for each call",
+        BackendKind::McpStdio | BackendKind::McpHttp(_) | BackendKind::Command(_) => {
+            "ready: its command runs once for each call"
+        }
     }
 }
 
@@ -310,9 +317,10 @@ impl State {
     pub(crate) fn set_ready(&mut self, running: Arc<Running>, contract: Arc<Contract>, held: Vec<HeldTool>) {
         self.status = PluginStatus::Ready;
         self.host_status = HostStatus::Ready;
-        self.detail = match running.launched.as_ref().map(|launched| &launched.unconfined) {
-            Some(Some(reason)) => format!("running without a sandbox, with all your rights: {reason}"),
-            Some(None) => "running".to_owned(),
+        self.detail = match running.launched.as_ref().map(|launched| (&launched.unconfined, &launched.process)) {
+            Some((Some(reason), _)) => format!("running without a sandbox, with all your rights: {reason}"),
+            Some((None, Some(_))) => "running".to_owned(),
+            Some((None, None)) => "connected: it runs elsewhere, where nothing here can hold it".to_owned(),
             None => without_process(&running.route.manifest.backend.kind).to_owned(),
         };
         if !held.is_empty() {

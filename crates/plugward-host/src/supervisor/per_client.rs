@@ -254,8 +254,10 @@ impl PerClient {
                 stop::end_process(&inner, &plugin, &dead, Ladder::BROKEN).await;
             }
             let launched = clients.start(&inner, &plugin).await?;
-            let line = format!("pid {} is for the client `{name}` alone", launched.process.pid());
-            plugin.log.push(LogOrigin::Host, &line);
+            if let Some(process) = &launched.process {
+                let line = format!("pid {} is for the client `{name}` alone", process.pid());
+                plugin.log.push(LogOrigin::Host, &line);
+            }
             let session = Arc::clone(&launched.session);
             *process = Some(launched);
             Ok(session)

@@ -48,8 +48,11 @@ pub(crate) async fn replace(inner: &Arc<Inner>, plugin: &Arc<Plugin>, old: &Arc<
     plugin.state().starting = None;
     match &old.launched {
         Some(launched) => {
-            let pid = launched.process.pid();
-            plugin.log.push(LogOrigin::Host, &format!("replaced; the process before, pid {pid}, is asked to end"));
+            let before = match &launched.process {
+                Some(process) => format!("the process before, pid {},", process.pid()),
+                None => "the conversation before".to_owned(),
+            };
+            plugin.log.push(LogOrigin::Host, &format!("replaced; {before} is asked to end"));
             stop::end_process(inner, plugin, launched, Ladder::ORDERLY).await;
         }
         None => stop::end_runs(old).await,

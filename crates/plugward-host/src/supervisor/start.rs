@@ -127,7 +127,7 @@ async fn steps(
     let outcome = match plugin.manifest.backend.kind {
         BackendKind::Command(_) => offer_command(inner, plugin).await,
         BackendKind::Prompt(_) | BackendKind::Webhook(_) => super::in_host::offer(inner, plugin).await,
-        BackendKind::McpStdio => {
+        BackendKind::McpStdio | BackendKind::McpHttp(_) => {
             let arrived = bring_up(inner, plugin, interrupted, place).await?;
             publish_or_end(inner, plugin, arrived).await
         }
@@ -144,7 +144,9 @@ pub(super) async fn may_start(inner: &Arc<Inner>, plugin: &Arc<Plugin>) -> Resul
     check_grants(plugin)?; // 1
     let planned = inner.plan(plugin).await?;
     check_approval(inner, plugin, &planned).await?;
-    confine::check_gate(inner, plugin, &planned.plan)?;
+    if planned.plan.remote.is_none() {
+        confine::check_gate(inner, plugin, &planned.plan)?;
+    }
     check_conflicts(inner, plugin)?; // 2
     let generation = inner.next_generation(plugin).await?;
     plugin.state().generation = generation;
@@ -298,6 +300,9 @@ pub(super) async fn launch(
 ) -> Result<Launched, HostError> {
     plugin.redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
     plugin.own_redactor.set_secrets(plugin.id.as_str(), &plan.secrets);
+    if let Some(remote) = &plan.remote {
+        return Ok(super::remote::connect(inner, plugin, &plan, remote, generation));
+    }
     let spec = plan.launch_spec(generation);
     let container = plan.container.clone().zip(plan.container_name(generation));
     let container = container.map(|(run, name)| ContainerStart { run, name, spec });
@@ -338,6 +343,7 @@ pub(super) fn take_over(
     let line = format!("{STARTED}{}, generation {generation}, sandbox level {level}", process.pid());
     plugin.log.push(LogOrigin::Host, &line);
     let started_at = SystemTime::now();
+    let process = Some(process);
     Ok(Launched { generation, session: Arc::new(session), process, started_at, container, unconfined, over })
 }
 

@@ -85,7 +85,12 @@ pub(crate) async fn end_fallen(inner: &Arc<Inner>, plugin: &Plugin) -> bool {
 /// The ladder for one process.
 pub(crate) async fn end_process(inner: &Arc<Inner>, plugin: &Plugin, launched: &Launched, ladder: Ladder) {
     launched.session.close_input().await;
-    let process = &launched.process;
+    let Some(process) = &launched.process else {
+        // A server elsewhere is told, and goes on without us.
+        let _ = tokio::time::timeout(ladder.eof, launched.session.ended()).await;
+        launched.over.cancel();
+        return;
+    };
     let mut gone = process.gone_within(ladder.eof).await;
     if gone.is_none() {
         plugin.log.push(LogOrigin::Host, "did not end when its stdin closed; sending TERM");

@@ -126,6 +126,8 @@ async fn watch(inner: &Arc<Inner>, plugin: &Plugin, launched: &Launched, limit: 
             Err(HostError::new(ErrorCode::McpToolListFailed, message).with_hint("give it more `--seconds`"))
         }
     };
-    let _ended = launched.process.gone_within(limit.saturating_sub(began.elapsed())).await;
+    if let Some(process) = &launched.process {
+        let _ended = process.gone_within(limit.saturating_sub(began.elapsed())).await;
+    }
     tools
 }

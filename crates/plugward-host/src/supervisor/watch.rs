@@ -143,7 +143,11 @@ async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running
 pub(crate) async fn describe_end(launched: &Launched, reason: String) -> String {
     /// The process usually follows its pipe at once.
     const EXIT_WAIT: Duration = Duration::from_millis(500);
-    match launched.process.gone_within(EXIT_WAIT).await {
+    let Some(process) = &launched.process else {
+        // The conversation ended for a reason of its own.
+        return launched.session.ending().map_or(reason, |ending| ending.reason);
+    };
+    match process.gone_within(EXIT_WAIT).await {
         Some(report) => describe_exit(&reason, &report),
         None => reason,
     }

@@ -133,7 +133,7 @@ impl Sender {
         };
         let end = async {
             stopping.cancelled().await;
-            // Whoever switched it off or removed it does not want anything more to be sent.
+            // Whoever switched it off, removed it or took its host away does not want anything more to be sent.
             if self.is_wanted() {
                 tokio::time::sleep(DRAIN_GRACE).await;
             }
@@ -157,7 +157,8 @@ impl Sender {
     }
 
     fn is_wanted(&self) -> bool {
+        let is_granted = self.plugin.missing_grants().is_empty();
         let state = self.plugin.state();
-        state.row.enabled && !state.removed
+        is_granted && state.row.enabled && !state.removed && !state.is_held
     }
 }

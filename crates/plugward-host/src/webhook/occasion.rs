@@ -1,6 +1,6 @@
 //! What happens in the host, as a webhook tells it.
 //!
-//! Owns what is news: plugins' states are compared with those told before, so that many changes of one kind are one event.
+//! Owns what is news: each state of a plugin is compared with the one before, so that many changes of one kind are one event.
 //! Never waits for a receiver: what does not fit into the queue is counted. Refuses payloads of calls and secrets: facts
 //! are names, states and errors in our own, masked words.
 
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Happening;
-use crate::events::HostEvent;
+use crate::events::{HostEvent, Notice, PluginNotice};
 use crate::host::Inner;
 use crate::ids::new_trace;
 use crate::supervisor::Plugin;
@@ -33,9 +33,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(plugin: &Plugin) -> Self {
-        let state = plugin.state();
-        Self { status: state.status, host_status: state.host_status, is_held: state.is_held }
+    fn of(plugin: &PluginNotice) -> Self {
+        Self { status: plugin.status, host_status: plugin.host_status, is_held: plugin.is_held }
     }
 
     /// Whether it takes calls.
@@ -69,7 +68,7 @@ pub(super) struct Watch {
     inner: Weak<Inner>,
     own: Arc<Plugin>,
     wanted: Vec<HostOccasion>,
-    events: Receiver<HostEvent>,
+    notices: Receiver<Notice>,
     queue: mpsc::Sender<Happening>,
     seen: HashMap<PluginId, Seen>,
     waiting_requests: usize,
@@ -78,13 +77,14 @@ pub(super) struct Watch {
 impl Watch {
     /// What is so already is no news.
     pub(super) fn new(inner: &Arc<Inner>, own: &Arc<Plugin>, hook: &Webhook, queue: mpsc::Sender<Happening>) -> Self {
-        let events = inner.events.subscribe();
-        let seen = inner.all().iter().map(|plugin| (plugin.id.clone(), Seen::of(plugin))).collect();
+        let notices = inner.events.notices();
+        let plugins = inner.all();
+        let seen = plugins.iter().map(|plugin| (plugin.id.clone(), Seen::of(&PluginNotice::of(plugin)))).collect();
         Self {
             inner: Arc::downgrade(inner),
             own: Arc::clone(own),
             wanted: hook.occasions.clone(),
-            events,
+            notices,
             queue,
             seen,
             waiting_requests: inner.path.asks.pending().len(),
@@ -96,22 +96,23 @@ impl Watch {
             let event = tokio::select! {
                 biased;
                 () = stopping.cancelled() => return,
-                event = self.events.recv() => event,
+                event = self.notices.recv() => event,
             };
             let Some(inner) = self.inner.upgrade() else { return };
             match event {
-                Ok(HostEvent::PluginChanged(id)) => self.look_at(&inner, &id),
-                Ok(HostEvent::PluginRemoved(id)) => {
+                Ok(Notice::Plugin(plugin)) => self.look_at(&plugin),
+                Ok(Notice::Other(HostEvent::PluginChanged(_))) => {}
+                Ok(Notice::Other(HostEvent::PluginRemoved(id))) => {
                     self.seen.remove(&id);
                     let facts = json!({ "plugin": { "id": id.as_str() } });
                     self.tell(HostOccasion::PluginRemoved, &format!("plugin {id} was removed"), facts);
                 }
-                Ok(HostEvent::ToolsChanged(version)) => {
+                Ok(Notice::Other(HostEvent::ToolsChanged(version))) => {
                     let count = inner.path.registry.snapshot().tools().len();
                     let facts = json!({ "tools": { "version": version, "count": count } });
                     self.tell(HostOccasion::ToolsChanged, &format!("{count} tools can be called now"), facts);
                 }
-                Ok(HostEvent::AsksChanged) => {
+                Ok(Notice::Other(HostEvent::AsksChanged)) => {
                     let waiting = inner.path.asks.pending().len();
                     if waiting > self.waiting_requests {
                         let facts = json!({ "requests": { "waiting": waiting } });
@@ -123,7 +124,7 @@ impl Watch {
                 // What was missed shows in the states.
                 Err(RecvError::Lagged(_)) => {
                     for plugin in inner.all() {
-                        self.look_at(&inner, &plugin.id);
+                        self.look_at(&PluginNotice::of(&plugin));
                     }
                 }
                 Err(RecvError::Closed) => return,
@@ -131,21 +132,17 @@ impl Watch {
         }
     }
 
-    fn look_at(&mut self, inner: &Inner, id: &PluginId) {
+    fn look_at(&mut self, plugin: &PluginNotice) {
+        let id = &plugin.id;
         // A webhook that tells of itself would tell of its own failures, to the receiver that fails.
         if *id == self.own.id {
             return;
         }
-        let Ok(plugin) = inner.plugin(id.as_str()) else { return };
-        let now = Seen::of(&plugin);
+        let now = Seen::of(plugin);
         let before = self.seen.insert(id.clone(), now);
         let Some(occasion) = occasion_of(before, now) else { return };
-        let (status, error) = {
-            let state = plugin.state();
-            (state.status, state.error.clone().filter(|_| !now.is_up()))
-        };
-        let error = error.map(|error| {
-            let masked = plugin.redactor.redact(&error);
+        let error = plugin.error.as_deref().filter(|_| !now.is_up()).map(|error| {
+            let masked = self.own.redactor.redact(error);
             visible(&masked.chars().take(ERROR_CHARS_MAX).collect::<String>())
         });
         let message = match occasion {
@@ -155,12 +152,11 @@ impl Watch {
             HostOccasion::PluginUnhealthy => format!("plugin {id} fell over and is started again"),
             _ => format!("plugin {id} failed: {}", error.as_deref().unwrap_or("no reason is known")),
         };
-        let manifest = &plugin.manifest;
         let facts = json!({ "plugin": {
             "id": id.as_str(),
-            "name": manifest.name,
-            "version": manifest.version,
-            "status": status.as_str(),
+            "name": plugin.name,
+            "version": plugin.version,
+            "status": plugin.status.as_str(),
             "error": error,
         } });
         self.tell(occasion, &message, facts);

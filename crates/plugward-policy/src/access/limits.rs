@@ -39,6 +39,9 @@ pub(crate) const WALL_SECONDS: RangeInclusive<u64> = 1..=365 * 24 * 60 * 60;
 /// One is a single thread; above 4096 the host itself runs out of process numbers.
 pub(crate) const PROCESSES: RangeInclusive<u64> = 1..=4096;
 
+/// From one hundredth of a processor, with which a program still starts, to more processors than a machine has.
+pub(crate) const CPU_PERCENT: RangeInclusive<u64> = 1..=100_000;
+
 /// Below 16 no run time opens its libraries; above 65,536 the host's own table suffers.
 pub(crate) const OPEN_FILES: RangeInclusive<u64> = 16..=65_536;
 
@@ -67,6 +70,9 @@ pub struct ResourceLimits {
     pub disk_bytes: u64,
     /// Time it may run, in seconds. `None` sets no bound.
     pub wall_seconds: Option<u64>,
+    /// Share of the processors that all of its processes may use together, in hundredths of one processor. `None` sets no
+    /// bound. Kept where the host has control groups to give.
+    pub cpu_percent: Option<u32>,
 }
 
 impl Default for ResourceLimits {
@@ -79,6 +85,7 @@ impl Default for ResourceLimits {
             file_bytes: FILE_BYTES_DEFAULT,
             disk_bytes: DISK_BYTES_DEFAULT,
             wall_seconds: None,
+            cpu_percent: None,
         }
     }
 }
@@ -86,7 +93,7 @@ impl Default for ResourceLimits {
 impl ResourceLimits {
     /// What is bounded and how far, in words, always in the same order.
     #[must_use]
-    pub fn in_words(&self) -> [(&'static str, String); 7] {
+    pub fn in_words(&self) -> [(&'static str, String); 8] {
         [
             ("memory", bytes_in_words(self.memory_bytes)),
             ("processor time", self.cpu_seconds.map_or_else(|| "no bound".to_owned(), seconds_in_words)),
@@ -95,6 +102,7 @@ impl ResourceLimits {
             ("size of each file", bytes_in_words(self.file_bytes)),
             ("own data", bytes_in_words(self.disk_bytes)),
             ("time to run", self.wall_seconds.map_or_else(|| "no bound".to_owned(), seconds_in_words)),
+            ("share of processors", self.cpu_percent.map_or_else(|| "no bound".to_owned(), share_in_words)),
         ]
     }
 
@@ -104,12 +112,15 @@ impl ResourceLimits {
             Some(seconds) => format!("{} of processor time in each process", seconds_in_words(seconds)),
             None => "processor time without a bound".to_owned(),
         };
+        let share =
+            self.cpu_percent.map(|percent| format!(" and {} of a processor at a time", share_in_words(percent)));
         let ends =
             self.wall_seconds.map(|seconds| format!("; it is ended {} after its start", seconds_in_words(seconds)));
         format!(
-            "may use {} of memory, {time}, {} processes and threads, {} open files in each process, files of {} each, \
+            "may use {} of memory, {time}{}, {} processes and threads, {} open files in each process, files of {} each, \
              and {} for all of its own data{}",
             bytes_in_words(self.memory_bytes),
+            share.unwrap_or_default(),
             self.processes,
             self.open_files,
             bytes_in_words(self.file_bytes),
@@ -141,6 +152,11 @@ fn bytes_in_words(bytes: u64) -> String {
 
 fn seconds_in_words(seconds: u64) -> String {
     if seconds == 1 { "1 second".to_owned() } else { format!("{seconds} seconds") }
+}
+
+/// As in `50 %`.
+fn share_in_words(percent: u32) -> String {
+    format!("{percent} %")
 }
 
 #[cfg(test)]
@@ -181,6 +197,8 @@ mod tests {
             "may use 2 GiB of memory, 60 seconds of processor time in each process, 256 processes and threads, 1024 \
              open files in each process, files of 1 GiB each, and 2 GiB for all of its own data"
         );
+        let share = ResourceLimits { cpu_percent: Some(50), ..limits }.sentence();
+        assert!(share.contains("in each process and 50 % of a processor at a time, 256"), "{share}");
         let ends = ResourceLimits { wall_seconds: Some(1), ..limits };
         assert_eq!(ends.sentence(), limits.sentence() + "; it is ended 1 second after its start");
     }

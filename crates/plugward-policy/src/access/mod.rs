@@ -28,7 +28,9 @@ pub use url::{URL_BYTES_MAX, UrlError, WebUrl};
 pub use variable::{VARIABLE_NAME_BYTES_MAX, VariableError, VariableName};
 
 pub(crate) use describe::in_few_words;
-pub(crate) use limits::{CPU_SECONDS, DISK_BYTES, FILE_BYTES, MEMORY_BYTES, OPEN_FILES, PROCESSES, WALL_SECONDS};
+pub(crate) use limits::{
+    CPU_PERCENT, CPU_SECONDS, DISK_BYTES, FILE_BYTES, MEMORY_BYTES, OPEN_FILES, PROCESSES, WALL_SECONDS,
+};
 
 use crate::permission::GrantSet;
 

@@ -34,14 +34,19 @@ pub(super) fn diff(old: &ApprovalSubject, new: &ApprovalSubject) -> Vec<Change> 
     changed(&mut changes, "version", &old.version, &new.version);
     changed(&mut changes, "source", &old.source, &new.source);
     changed(&mut changes, "package contents", &old.package_digest, &new.package_digest);
-    changed(&mut changes, "executable", &old.executable, &new.executable);
+    // A server elsewhere has its URL there, which no path of a program looks like.
+    let is_remote = [old, new].iter().any(|subject| subject.executable.contains("://"));
+    let (place, whole) =
+        if is_remote { ("address", "whole address and transport") } else { ("executable", "executable contents") };
+    changed(&mut changes, place, &old.executable, &new.executable);
     let (before, after) = (old.executable_digest, new.executable_digest);
-    changed(&mut changes, "executable contents", &before, &after);
+    changed(&mut changes, whole, &before, &after);
     arguments(&mut changes, &old.argv, &new.argv);
     changed(&mut changes, "working directory", &old.cwd, &new.cwd);
     let hidden = |_: &_| HIDDEN.to_owned();
-    keyed(&mut changes, "variable", &old.env, &new.env, hidden);
-    keyed(&mut changes, "secret variable", &old.secret_refs, &new.secret_refs, Clone::clone);
+    let (plain, secret) = if is_remote { ("header", "secret header") } else { ("variable", "secret variable") };
+    keyed(&mut changes, plain, &old.env, &new.env, hidden);
+    keyed(&mut changes, secret, &old.secret_refs, &new.secret_refs, Clone::clone);
     for permission in old.permissions.difference(&new.permissions) {
         changes.push(Change::new("permission", Some(permission.as_str()), None));
     }

@@ -84,6 +84,9 @@ struct Bounds {
     /// Left out without a bound, as before there was this limit: an approval of then is one of now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wall_seconds: Option<u64>,
+    /// As above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cpu_percent: Option<u32>,
 }
 
 pub(super) fn write(subject: &ApprovalSubject) -> String {
@@ -125,6 +128,7 @@ fn permitted(access: &ExpandedAccess) -> Permitted {
             open_files: limits.open_files,
             processes: limits.processes,
             wall_seconds: limits.wall_seconds,
+            cpu_percent: limits.cpu_percent,
         },
         permissions: access.as_written().permissions().into_iter().map(place).collect(),
     }
@@ -132,10 +136,17 @@ fn permitted(access: &ExpandedAccess) -> Permitted {
 
 /// The access that was written, or nothing when a path has no place or another permission has one.
 fn access(permitted: Permitted) -> Option<ExpandedAccess> {
-    let Bounds { cpu_seconds, disk_bytes, file_bytes, memory_bytes, open_files, processes, wall_seconds } =
-        permitted.limits;
-    let limits =
-        ResourceLimits { memory_bytes, cpu_seconds, processes, open_files, file_bytes, disk_bytes, wall_seconds };
+    let bounds = permitted.limits;
+    let limits = ResourceLimits {
+        memory_bytes: bounds.memory_bytes,
+        cpu_seconds: bounds.cpu_seconds,
+        processes: bounds.processes,
+        open_files: bounds.open_files,
+        file_bytes: bounds.file_bytes,
+        disk_bytes: bounds.disk_bytes,
+        wall_seconds: bounds.wall_seconds,
+        cpu_percent: bounds.cpu_percent,
+    };
     let mut access = ExpandedAccess { limits, ..ExpandedAccess::default() };
     let mut rest = Access::default();
     for (permission, place) in permitted.permissions {

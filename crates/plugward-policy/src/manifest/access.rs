@@ -11,15 +11,15 @@ use super::reader::{MapReader, did_you_mean, text_of};
 use super::tree::{Mark, Value};
 use super::{Backend, SANDBOX_LEVELS, SandboxLevel};
 use crate::access::{
-    Access, AccessError, AccessPermission, CPU_SECONDS, DISK_BYTES, FILE_BYTES, MEMORY_BYTES, OPEN_FILES, PROCESSES,
-    Permission, PermissionError, ResourceLimits, WALL_SECONDS,
+    Access, AccessError, AccessPermission, CPU_PERCENT, CPU_SECONDS, DISK_BYTES, FILE_BYTES, MEMORY_BYTES, OPEN_FILES,
+    PROCESSES, Permission, PermissionError, ResourceLimits, WALL_SECONDS,
 };
 use crate::id::PermissionName;
 
 /// Most permissions one manifest may ask for; nobody reads more before agreeing.
 const PERMISSIONS_MAX: usize = 64;
 
-const SANDBOX_KEYS: [&str; 8] = [
+const SANDBOX_KEYS: [&str; 9] = [
     "minimum_level",
     "memory_bytes",
     "cpu_seconds",
@@ -28,6 +28,7 @@ const SANDBOX_KEYS: [&str; 8] = [
     "file_bytes",
     "disk_bytes",
     "wall_seconds",
+    "cpu_percent",
 ];
 
 /// What stands before the value of a permission, for suggestions.
@@ -114,6 +115,11 @@ impl Requested {
         })
     }
 
+    /// Every permission with where it is written.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&AccessPermission, Mark, &str)> {
+        self.places.iter().map(|(permission, (at, path))| (permission, *at, path.as_str()))
+    }
+
     /// What was asked for.
     pub(crate) fn into_access(self) -> Access {
         self.access
@@ -161,7 +167,7 @@ pub(crate) fn read_sandbox(map: &mut MapReader, requested: &mut Requested, repor
     let level = sandbox.choice("minimum_level", &SANDBOX_LEVELS, report).unwrap_or(SandboxLevel::Full);
     let usual = ResourceLimits::default();
     let mut number = |key, range| sandbox.number(key, range, report);
-    // Both ranges end far below `u32::MAX`.
+    // These ranges end far below `u32::MAX`.
     let narrow = |number: Option<u64>| number.and_then(|number| u32::try_from(number).ok());
     let limits = ResourceLimits {
         memory_bytes: number("memory_bytes", MEMORY_BYTES).unwrap_or(usual.memory_bytes),
@@ -171,6 +177,7 @@ pub(crate) fn read_sandbox(map: &mut MapReader, requested: &mut Requested, repor
         file_bytes: number("file_bytes", FILE_BYTES).unwrap_or(usual.file_bytes),
         disk_bytes: number("disk_bytes", DISK_BYTES).unwrap_or(usual.disk_bytes),
         wall_seconds: number("wall_seconds", WALL_SECONDS).or(usual.wall_seconds),
+        cpu_percent: narrow(number("cpu_percent", CPU_PERCENT)).or(usual.cpu_percent),
     };
     requested.access.limits = limits;
     if level < SandboxLevel::Partial && !requested.places.is_empty() {

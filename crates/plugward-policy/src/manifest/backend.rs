@@ -1,16 +1,17 @@
 //! The `backend` section of a manifest. Owns its keys, ranges and defaults. Refuses every way of
-//! running a plugin other than an MCP server over stdio (requirement 28).
+//! running a plugin other than an MCP server over stdio or over HTTP (requirement 28).
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::access::Requested;
 use super::diagnostic::Report;
 use super::reader::{MapReader, did_you_mean, text_of};
 use super::tree::{Mark, Node, Value};
 use super::{
     Backend, BackendKind, CONCURRENT_CALLS_DEFAULT, MESSAGE_BYTES_DEFAULT, ProtocolMode, QUEUED_CALLS_DEFAULT,
-    RESULT_BYTES_DEFAULT, RestartMode, STARTUP_TIMEOUT_DEFAULT, STARTUP_TIMEOUT_LAUNCHER, StdoutMode,
-    TOOL_TIMEOUT_DEFAULT, lint, path_of,
+    RESULT_BYTES_DEFAULT, RemoteServer, RemoteTransport, RestartMode, STARTUP_TIMEOUT_DEFAULT,
+    STARTUP_TIMEOUT_LAUNCHER, STARTUP_TIMEOUT_REMOTE, StdoutMode, TOOL_TIMEOUT_DEFAULT, lint, path_of, remote,
 };
 use crate::expand;
 use crate::visible::quoted;
@@ -44,7 +45,7 @@ const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// Longest name of a variable, in bytes.
 const ENV_NAME_BYTES_MAX: usize = 128;
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 20] = [
     "type",
     "transport",
     "command",
@@ -62,27 +63,46 @@ const KEYS: [&str; 17] = [
     "max_result_bytes",
     "max_concurrent_calls",
     "max_queued_calls",
+    "url",
+    "headers",
+    "secret_headers",
 ];
+
+/// Keys that only a process has.
+const OF_A_PROCESS: [&str; 6] = ["command", "args", "env", "secret_env", "cwd", "stdout"];
+
+/// Keys that only a server elsewhere has.
+const OF_A_REMOTE: [&str; 3] = ["url", "headers", "secret_headers"];
 
 /// Backend types the format knows and this version does not run.
 const OTHER_TYPES: [&str; 2] = ["none", "internal_rpc"];
 
 /// Transports the format knows and this version does not speak.
-const OTHER_TRANSPORTS: [&str; 4] = ["none", "http", "streamable_http", "sse"];
+const OTHER_TRANSPORTS: [&str; 1] = ["none"];
 
 /// Reads the section; `declared` says whether the manifest declares its tools.
-pub(crate) fn read_backend(map: &mut MapReader, declared: bool, report: &mut Report) -> Option<Backend> {
+pub(crate) fn read_backend(
+    map: &mut MapReader,
+    declared: bool,
+    requested: &mut Requested,
+    report: &mut Report,
+) -> Option<Backend> {
     let Some(entry) = map.take("backend") else {
         if !map.lacks("backend") {
             return None;
         }
-        let hint = Some("only `type: mcp` with `transport: stdio` runs in this version".to_owned());
+        let hint = Some("`type: mcp` with `transport: stdio` or `streamable_http` runs in this version".to_owned());
         report.unsupported(Some(map.at()), "backend", "missing, which means type `none`", hint);
         return None;
     };
     let mut backend = MapReader::new(entry.node, "backend", &KEYS, report);
+    let remote = backend.peek("transport").and_then(|word| remote::TRANSPORTS.iter().find(|(known, _)| *known == word));
+    if let Some((_, transport)) = remote {
+        return read_remote(backend, *transport, declared, requested, report);
+    }
     let typed = only(&mut backend, "type", "mcp", &OTHER_TYPES, report);
     let stdio = only(&mut backend, "transport", "stdio", &OTHER_TRANSPORTS, report);
+    refuse_keys(&mut backend, &OF_A_REMOTE, "is for a server elsewhere, with `transport: streamable_http`", report);
     let runs = typed && stdio;
     let command = read_command(&mut backend, runs, report);
     let args = read_args(&mut backend, report);
@@ -91,12 +111,43 @@ pub(crate) fn read_backend(map: &mut MapReader, declared: bool, report: &mut Rep
     let cwd = backend.text("cwd", report);
     let cwd = cwd.and_then(|(text, at)| checked_text(text, at, "backend.cwd", report));
     let launcher = command.as_ref().and_then(|(command, _)| lint::launcher(command, &args.texts()));
-    let seconds = |number: u64| Duration::from_secs(number);
-    let startup = backend.number("startup_timeout_seconds", STARTUP_SECONDS, report).map(seconds);
-    let startup_timeout = startup.unwrap_or(match launcher {
+    let startup = match launcher {
         Some(_) => STARTUP_TIMEOUT_LAUNCHER,
         None => STARTUP_TIMEOUT_DEFAULT,
-    });
+    };
+    let bounded = read_bounds(&mut backend, startup, declared, report);
+    let (command, command_at) = command?;
+    lint::check(&command, command_at, &args.0, &env, &secret_env, report);
+    Some(Backend { args: args.texts(), env: values_of(env), command, secret_env, cwd, ..bounded })
+}
+
+/// Reads the section of a server elsewhere.
+fn read_remote(
+    mut backend: MapReader,
+    transport: RemoteTransport,
+    declared: bool,
+    requested: &mut Requested,
+    report: &mut Report,
+) -> Option<Backend> {
+    drop(backend.take("transport"));
+    let typed = only(&mut backend, "type", "mcp", &OTHER_TYPES, report);
+    refuse_keys(&mut backend, &OF_A_PROCESS, "is for a process, and a server elsewhere has none here", report);
+    let url = remote::read_url(&mut backend, requested, report);
+    let headers = remote::read_headers(&mut backend, report);
+    let secret_env = remote::read_secret_headers(&mut backend, &headers, report);
+    let bounded = read_bounds(&mut backend, STARTUP_TIMEOUT_REMOTE, declared, report);
+    let url = url.filter(|_| typed)?;
+    remote::refuse_local_permissions(requested, &url, report);
+    let command = url.to_string();
+    let kind = BackendKind::McpHttp(Box::new(RemoteServer { transport, url }));
+    Some(Backend { command, env: values_of(headers), secret_env, kind, ..bounded })
+}
+
+/// Reads the bounds that every server has, into a backend that is nothing yet.
+fn read_bounds(backend: &mut MapReader, startup_default: Duration, declared: bool, report: &mut Report) -> Backend {
+    let seconds = |number: u64| Duration::from_secs(number);
+    let startup = backend.number("startup_timeout_seconds", STARTUP_SECONDS, report).map(seconds);
+    let startup_timeout = startup.unwrap_or(startup_default);
     let tool = backend.number("tool_timeout_seconds", TOOL_SECONDS, report).map(seconds);
     let list = backend.number("list_timeout_seconds", STARTUP_SECONDS, report).map(seconds);
     let modes = [("strict", StdoutMode::Strict), ("tolerant", StdoutMode::Tolerant)];
@@ -109,14 +160,12 @@ pub(crate) fn read_backend(map: &mut MapReader, declared: bool, report: &mut Rep
     let result_bytes = backend.number("max_result_bytes", RESULT_BYTES, report);
     let concurrent = narrow(backend.number("max_concurrent_calls", CONCURRENT_CALLS, report));
     let queued = narrow(backend.number("max_queued_calls", QUEUED_CALLS, report));
-    let (command, command_at) = command?;
-    lint::check(&command, command_at, &args.0, &env, &secret_env, report);
-    Some(Backend {
-        args: args.texts(),
-        env: env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
-        command,
-        secret_env,
-        cwd,
+    Backend {
+        args: Vec::new(),
+        env: Vec::new(),
+        command: String::new(),
+        secret_env: Vec::new(),
+        cwd: None,
         startup_timeout,
         tool_timeout: tool.unwrap_or(TOOL_TIMEOUT_DEFAULT),
         list_timeout: list.unwrap_or(startup_timeout),
@@ -134,7 +183,21 @@ pub(crate) fn read_backend(map: &mut MapReader, declared: bool, report: &mut Rep
         max_concurrent_calls: concurrent.unwrap_or(CONCURRENT_CALLS_DEFAULT),
         max_queued_calls: queued.unwrap_or(QUEUED_CALLS_DEFAULT),
         kind: BackendKind::McpStdio,
-    })
+    }
+}
+
+fn values_of(variables: Vec<Variable>) -> Vec<(String, String)> {
+    variables.into_iter().map(|variable| (variable.name, variable.value)).collect()
+}
+
+/// Reports keys that belong to the other way of running.
+fn refuse_keys(backend: &mut MapReader, keys: &[&str], why: &str, report: &mut Report) {
+    for key in keys {
+        let path = backend.path_of(key);
+        if let Some(entry) = backend.take(key) {
+            report.error_hint(Some(entry.at), &path, why, "leave it out");
+        }
+    }
 }
 
 /// Every range of a count ends far below `u32::MAX`.

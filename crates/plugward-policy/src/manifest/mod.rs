@@ -14,6 +14,7 @@ mod lint;
 mod pattern;
 mod plugin;
 mod reader;
+mod remote;
 mod supervision;
 mod tree;
 
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use diagnostic::{Diagnostic, ManifestError, ManifestErrorKind, Severity};
 pub use pattern::{NamePattern, PatternError, ToolFilter};
+pub use remote::{RemoteServer, RemoteTransport};
 pub use supervision::{Isolation, Supervision};
 pub use tree::MANIFEST_BYTES_MAX;
 
@@ -43,6 +45,10 @@ pub const STARTUP_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// download takes longer than ten seconds on most lines, and a start that is cut short throws the
 /// download away, so that no later attempt is faster.
 pub const STARTUP_TIMEOUT_LAUNCHER: Duration = Duration::from_secs(60);
+
+/// Start-up bound when a manifest of a server elsewhere gives none: it is up already, and two questions to it, each with a
+/// look-up and a TLS handshake over a slow line, take no longer.
+pub(crate) const STARTUP_TIMEOUT_REMOTE: Duration = Duration::from_secs(20);
 
 /// Bound on one call when a manifest gives none (the seed's value).
 pub const TOOL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -108,11 +114,11 @@ impl Manifest {
 /// The server a plugin is made of. All texts are as written: `${NAME}` is not replaced yet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Backend {
-    /// The executable: a bare name looked up in `PATH`, or a path.
+    /// The executable: a bare name looked up in `PATH`, or a path. The URL of a server elsewhere.
     pub command: String,
     /// Its arguments, passed as they are, never through a shell (requirement 29).
     pub args: Vec<String>,
-    /// Variables set for it, in the order of the file.
+    /// Variables set for it, in the order of the file. Of a server elsewhere, the headers sent to it.
     pub env: Vec<(String, String)>,
     /// Names in `env` whose values are secret whatever the name looks like.
     pub secret_env: Vec<String>,
@@ -149,6 +155,8 @@ pub enum BackendKind {
     McpStdio,
     /// As a command that runs once for each call.
     Command(Box<CommandTool>),
+    /// As an MCP server elsewhere that is spoken to over HTTP.
+    McpHttp(Box<RemoteServer>),
     /// Not at all: it is a prompt the host tells.
     Prompt(Box<PromptTemplate>),
     /// Not at all: it is a webhook the host sends.
@@ -161,7 +169,7 @@ impl Backend {
     pub fn command_tool(&self) -> Option<&CommandTool> {
         match &self.kind {
             BackendKind::Command(tool) => Some(tool),
-            BackendKind::McpStdio | BackendKind::Prompt(_) | BackendKind::Webhook(_) => None,
+            _ => None,
         }
     }
 
@@ -192,7 +200,7 @@ impl Backend {
     /// Whether the plugin is all in the file of its manifest, as `type: ...` files are.
     #[must_use]
     pub fn is_lone_file(&self) -> bool {
-        !matches!(self.kind, BackendKind::McpStdio)
+        !matches!(self.kind, BackendKind::McpStdio | BackendKind::McpHttp(_))
     }
 
     /// A backend that never runs.
@@ -219,6 +227,15 @@ impl Backend {
             max_concurrent_calls: CONCURRENT_CALLS_DEFAULT,
             max_queued_calls: QUEUED_CALLS_DEFAULT,
             kind,
+        }
+    }
+
+    /// The server elsewhere, when it is one.
+    #[must_use]
+    pub fn remote(&self) -> Option<&RemoteServer> {
+        match &self.kind {
+            BackendKind::McpHttp(remote) => Some(remote),
+            _ => None,
         }
     }
 }

@@ -56,9 +56,12 @@ pub(crate) fn read_manifest(root: Node, report: &mut Report) -> Option<Manifest>
     let description = read_description(&mut map, report);
     let (permissions, mut access) = access::read_permissions(&mut map, report);
     let declared_tools = read_contributes(&mut map, id.as_ref(), report);
-    let backend = backend::read_backend(&mut map, declared_tools.is_some(), report);
+    let backend = backend::read_backend(&mut map, declared_tools.is_some(), &mut access, report);
     let tools = read_filter(&mut map, report);
     let min_sandbox_level = access::read_sandbox(&mut map, &mut access, report);
+    // Nothing of it runs here that could have one.
+    let is_remote = backend.as_ref().is_some_and(|backend| backend.remote().is_some());
+    let min_sandbox_level = if is_remote { super::SandboxLevel::None } else { min_sandbox_level };
     let mut supervision = supervision::read_supervision(&mut map, report);
     let exclusive = supervision.exclusive;
     supervision.isolation = supervision::read_isolation(&mut map, backend.as_ref(), exclusive, report);

@@ -92,6 +92,14 @@ impl MapReader {
         Some(self.entries.remove(index))
     }
 
+    /// The text of `key`, which stays where it is.
+    pub(crate) fn peek(&self, key: &str) -> Option<&str> {
+        match &self.entries.iter().find(|entry| entry.key == key)?.node.value {
+            Value::Scalar { text, .. } => Some(text),
+            Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
     /// Takes text that may be absent, with the position of the value.
     pub(crate) fn text(&mut self, key: &str, report: &mut Report) -> Option<(String, Mark)> {
         let path = self.path_of(key);

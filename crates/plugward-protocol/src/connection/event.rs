@@ -19,6 +19,15 @@ use crate::modern::client::ProbeFailure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OutboundId(pub(crate) u64);
 
+impl OutboundId {
+    /// An id of a request that is sent without a [`Connection`](super::Connection), where every message has an exchange of
+    /// its own. Whoever makes them uses none twice.
+    #[must_use]
+    pub fn numbered(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 /// The number as it goes over the wire.
 impl fmt::Display for OutboundId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@
 //! ```text
 //! handed over (a systemd unit with `Delegate=yes`)
 //!   plugward-host      the host and its launchers, moved there by the first launcher
-//!   plugin-LAUNCHER    one plugin: memory.max, memory.swap.max, pids.max; killed as a whole by cgroup.kill
+//!   plugin-LAUNCHER    one plugin: memory.max, memory.swap.max, pids.max, cpu.max; killed as a whole by cgroup.kill
 //! ```
 
 use std::{
@@ -16,7 +16,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{Access, AtFlags, CWD, accessat},
+    fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock},
     process::{getpid, getppid},
 };
 
@@ -29,6 +29,12 @@ const HOST_GROUP: &str = "plugward-host";
 const PLUGIN_GROUP: &str = "plugin-";
 /// What must be there for a group to be worth it.
 const NEEDED: [&str; 2] = ["memory", "pids"];
+/// What is used where it was handed over as well.
+const WELCOME: &str = "cpu";
+/// In what time a share of the processors is counted, in microseconds: the kernel's own choice.
+const CPU_PERIOD_US: u64 = 100_000;
+/// How often the folder is cleared again when something was started in it meanwhile.
+const PREPARE_ATTEMPTS: u32 = 8;
 /// Most groups looked at for ones left behind by a launcher that was killed.
 const MAX_SWEPT: usize = 1024;
 /// Most processes moved out of the way: those of a host and its launchers.
@@ -68,6 +74,8 @@ pub(super) struct Parent {
     folder: PathBuf,
     /// Whether the processes in it have to be moved first.
     has_processes: bool,
+    /// Whether it can share out the processors.
+    has_cpu: bool,
 }
 
 /// The reason why this host has no groups for its plugins, for people; `None` if it has.
@@ -120,7 +128,7 @@ fn find_in(mount: &Path, own: &str, is_ours: impl Fn(i32) -> bool) -> Result<Par
     if has_processes && !processes(&folder).map_err(|_| NotDelegated::NoTree)?.into_iter().all(is_ours) {
         return Err(NotDelegated::Shared);
     }
-    Ok(Parent { folder, has_processes })
+    Ok(Parent { folder, has_processes, has_cpu: has(WELCOME) })
 }
 
 fn processes(group: &Path) -> io::Result<Vec<i32>> {
@@ -129,31 +137,61 @@ fn processes(group: &Path) -> io::Result<Vec<i32>> {
 }
 
 impl Parent {
-    /// Makes a group for the plugin of this launcher, with its limits.
-    pub(super) fn make(&self, limits: &Limits) -> io::Result<Group> {
-        self.make_for(getpid().as_raw_nonzero().get(), limits)
+    /// Makes a group for the plugin of this launcher, with its limits, of which `overhead` processes are ours.
+    pub(super) fn make(&self, limits: &Limits, overhead: u64) -> io::Result<Group> {
+        self.make_for(getpid().as_raw_nonzero().get(), limits, overhead)
     }
 
-    fn make_for(&self, launcher: i32, limits: &Limits) -> io::Result<Group> {
-        if self.has_processes {
-            let host = self.folder.join(HOST_GROUP);
-            make_folder(&host)?;
-            for pid in processes(&self.folder)? {
-                match fs::write(host.join("cgroup.procs"), pid.to_string()) {
-                    // It has ended by now.
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                    other => other?,
-                }
-            }
-        }
-        for controller in NEEDED {
-            fs::write(self.folder.join("cgroup.subtree_control"), format!("+{controller}"))?;
-        }
+    fn make_for(&self, launcher: i32, limits: &Limits, overhead: u64) -> io::Result<Group> {
+        // Plugins start at the same time, each by a launcher of its own, and all of them prepare the same folder.
+        let _turn = self.lock()?;
+        self.prepare(|file, value| fs::write(file, value))?;
         self.sweep();
-        let group = Group { folder: self.folder.join(format!("{PLUGIN_GROUP}{launcher}")), limits: *limits };
+        let folder = self.folder.join(format!("{PLUGIN_GROUP}{launcher}"));
+        let has_cpu_share = self.has_cpu && limits.cpu_percent.is_some();
+        let group = Group { folder, limits: *limits, overhead, has_cpu_share };
         make_folder(&group.folder)?;
         group.set_limits().inspect_err(|_| group.remove())?;
         Ok(group)
+    }
+
+    /// Held while the folder is changed; given back when it is dropped, or its holder ends.
+    fn lock(&self) -> io::Result<fs::File> {
+        let folder = fs::File::open(&self.folder)?;
+        flock(&folder, FlockOperation::LockExclusive)?;
+        Ok(folder)
+    }
+
+    /// Moves every process out of the way, and has the controllers work below this folder. `write` puts a value into a file.
+    fn prepare(&self, write: impl Fn(&Path, &str) -> io::Result<()>) -> io::Result<()> {
+        let mut left = PREPARE_ATTEMPTS;
+        loop {
+            self.move_processes(&write)?;
+            let mut wanted = NEEDED.into_iter().chain(self.has_cpu.then_some(WELCOME));
+            let switched =
+                wanted.try_for_each(|name| write(&self.folder.join("cgroup.subtree_control"), &format!("+{name}")));
+            match switched {
+                // Something was started here since: the launcher of another plugin, by a host that was not moved yet.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && left > 0 => left -= 1,
+                other => return other,
+            }
+        }
+    }
+
+    fn move_processes(&self, write: &impl Fn(&Path, &str) -> io::Result<()>) -> io::Result<()> {
+        if !self.has_processes {
+            return Ok(());
+        }
+        let host = self.folder.join(HOST_GROUP);
+        make_folder(&host)?;
+        for pid in processes(&self.folder)? {
+            match write(&host.join("cgroup.procs"), &pid.to_string()) {
+                // It has ended by now.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                other => other?,
+            }
+        }
+        Ok(())
     }
 
     /// Removes groups whose launcher was killed before it could. Those that still hold a process stay.
@@ -181,6 +219,9 @@ fn make_folder(path: &Path) -> io::Result<()> {
 pub(super) struct Group {
     folder: PathBuf,
     limits: Limits,
+    /// Processes of ours in it.
+    overhead: u64,
+    has_cpu_share: bool,
 }
 
 impl Group {
@@ -195,9 +236,12 @@ impl Group {
                 other => other?,
             }
         }
+        if let Some(percent) = self.limits.cpu_percent.filter(|_| self.has_cpu_share) {
+            let quota_us = percent.saturating_mul(CPU_PERIOD_US / 100);
+            self.set("cpu.max", &format!("{quota_us} {CPU_PERIOD_US}"))?;
+        }
         match self.limits.processes {
-            // The first process of the namespaces is ours and among them.
-            Some(processes) => self.set("pids.max", &processes.saturating_add(1).to_string()),
+            Some(processes) => self.set("pids.max", &processes.saturating_add(self.overhead).to_string()),
             None => Ok(()),
         }
     }
@@ -232,6 +276,11 @@ impl Group {
     /// Removes it. One that still holds a process stays until another launcher sweeps.
     pub(super) fn remove(&self) {
         let _holds_one = fs::remove_dir(&self.folder);
+    }
+
+    /// Whether it bounds the share of the processors.
+    pub(super) fn has_cpu_share(&self) -> bool {
+        self.has_cpu_share
     }
 
     /// The limits it was made with.
@@ -270,7 +319,7 @@ mod tests {
         assert_eq!(found(&tree_of_files("memory pids\n", "7\n8\n"), OWN), Err(NotDelegated::Shared));
         // Where it was prepared before, whose processes are in the host's own group does not matter.
         let inner = found(&handed, &format!("{OWN}/{HOST_GROUP}")).unwrap();
-        assert_eq!(inner, Parent { folder: handed.path().join(OWN), has_processes: false });
+        assert_eq!(inner, Parent { folder: handed.path().join(OWN), has_processes: false, has_cpu: true });
         if !rustix::process::geteuid().is_root() {
             let procs = handed.path().join(OWN).join("cgroup.procs");
             fs::set_permissions(&procs, std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
@@ -285,14 +334,15 @@ mod tests {
         let abandoned = own.join("plugin-2147483646");
         fs::create_dir(&abandoned).unwrap();
         let parent = find_in(mount.path(), OWN, |_| true).unwrap();
-        let limits = Limits { memory_bytes: Some(4096), processes: Some(9), ..Limits::default() };
-        let group = parent.make_for(12, &limits).unwrap();
+        let limits =
+            Limits { memory_bytes: Some(4096), processes: Some(9), cpu_percent: Some(50), ..Limits::default() };
+        let group = parent.make_for(12, &limits, 2).unwrap();
         assert!(!abandoned.exists(), "the group of a launcher that is gone");
         let read = |name: &str| fs::read_to_string(own.join(name)).unwrap();
-        assert_eq!((read("plugward-host/cgroup.procs"), read("cgroup.subtree_control")), ("7".into(), "+pids".into()));
+        assert_eq!((read("plugward-host/cgroup.procs"), read("cgroup.subtree_control")), ("7".into(), "+cpu".into()));
         let limit = |name: &str| read(&format!("plugin-12/{name}"));
-        let names = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max"];
-        assert_eq!(names.map(limit), ["4096", "0", "1", "10"]);
+        let names = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.max"];
+        assert_eq!(names.map(limit), ["4096", "0", "1", "11", "50000 100000"]);
         group.add(99).unwrap();
         rustix::io::write(group.entrance().unwrap(), b"0").unwrap();
         assert_eq!(read("plugin-12/cgroup.procs"), "09", "both ways in write to the same file");
@@ -303,6 +353,36 @@ mod tests {
         assert_eq!(group.out_of_memory(), Some(4096));
         fs::write(group.folder.join("memory.peak"), "5000\n").unwrap();
         assert_eq!(group.out_of_memory(), Some(5000));
+    }
+
+    // Ten plugins that start at once under one service: the host's other launchers are in the way of the first, and each of
+    // them gets its group all the same.
+    #[test]
+    fn starts_at_once_do_not_keep_each_other_from_their_groups() {
+        let mount = tree_of_files("cpu memory pids\n", "7\n8\n");
+        let own = mount.path().join(OWN);
+        let parent = find_in(mount.path(), OWN, |_| true).unwrap();
+        let (tries, moved) = (std::cell::Cell::new(0), std::cell::RefCell::new(Vec::new()));
+        let write = |busy: u32, file: &Path, value: &str| {
+            if file.ends_with("cgroup.subtree_control") {
+                tries.set(tries.get() + 1);
+                return if tries.get() <= busy { Err(io::Error::from_raw_os_error(libc::EBUSY)) } else { Ok(()) };
+            }
+            moved.borrow_mut().push(value.to_owned());
+            // A process that was started between the look and the move.
+            fs::write(own.join("cgroup.procs"), "9\n")
+        };
+        parent.prepare(|file, value| write(1, file, value)).unwrap();
+        assert_eq!(moved.take(), ["7", "8", "9"], "what came meanwhile is moved as well");
+        // One that never gives way is an error, not a wait without end.
+        tries.set(0);
+        let error = parent.prepare(|file, value| write(u32::MAX, file, value)).unwrap_err();
+        assert_eq!((error.raw_os_error(), tries.get()), (Some(libc::EBUSY), PREPARE_ATTEMPTS + 1));
+        let turn = parent.lock().unwrap();
+        let second = fs::File::open(&own).unwrap();
+        assert!(flock(&second, FlockOperation::NonBlockingLockExclusive).is_err());
+        drop(turn);
+        flock(&second, FlockOperation::NonBlockingLockExclusive).unwrap();
     }
 
     /// The real detection on the machine that runs this test: an answer and, where there is no group, why.

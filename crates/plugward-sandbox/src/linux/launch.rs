@@ -253,8 +253,10 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         }
     };
     // At level `limited` a plugin could leave it again.
-    let group = (layers.has(Layers::LIMITS) && sandbox.level >= Level::Partial).then(|| group(sandbox)).flatten();
+    let group =
+        (layers.has(Layers::LIMITS) && sandbox.level >= Level::Partial).then(|| group(sandbox, route)).flatten();
     let watched = watched.with_if(group.is_some(), Applied::CGROUP);
+    let watched = watched.with_if(group.as_ref().is_some_and(Group::has_cpu_share), Applied::CPU_SHARE);
     if sandbox.level == Level::Full {
         let jailed = match route {
             Route::Native => jail::start(&spec, sandbox, stdio, task, layers, group.as_ref(), notebook),
@@ -275,8 +277,15 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
 
 /// A control group for the plugin, where the host has some to give. Where it has not, or the system refuses in the end, the
 /// limits are kept by other means, and the report says which.
-fn group(sandbox: &SandboxSpec) -> Option<Group> {
-    cgroup::of_host().ok()?.make(&sandbox.limits).ok()
+fn group(sandbox: &SandboxSpec, route: Route) -> Option<Group> {
+    let overhead = match route {
+        _ if sandbox.level != Level::Full => 0,
+        // The first process of the namespaces.
+        Route::Native => 1,
+        // That one, and bubblewrap's own outside of them.
+        Route::Bwrap | Route::InsideBwrap => 2,
+    };
+    cgroup::of_host().ok()?.make(&sandbox.limits, overhead).ok()
 }
 
 /// Prepares the limits that no layer keeps.

@@ -174,16 +174,20 @@ impl Launcher {
         };
         let purpose = if notebook.is_some() { Purpose::Trial } else { Purpose::Plugin };
         let (mut spawned, applied) = self.start_and_report(spec, purpose, route, notebook)?;
-        if applied != witnessed {
+        if applied.without(Applied::OF_ONE_START) != witnessed.without(Applied::OF_ONE_START) {
+            // What was true of the probe is not any more, or the other way round: the next start asks again.
+            self.witnesses.forget(&name);
             // The handle goes with the error, and the plugin with the handle.
             let escapes = "run without a layer that was there for its probe".to_owned();
             return Err(SpawnError::NotHeld { level: sandbox.level, escapes });
         }
         let mut enforcement = Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}")));
-        if !applied.has(Applied::CGROUP)
-            && let Some(reason) = cgroup::reason()
-        {
+        if !applied.has(Applied::CGROUP) {
+            let reason = cgroup::reason().unwrap_or_else(|| "making one failed".to_owned());
             enforcement.missing.push(format!("limits by a control group ({reason})"));
+        }
+        if sandbox.limits.cpu_percent.is_some() && !applied.has(Applied::CPU_SHARE) {
+            enforcement.missing.push("limit on its share of the processors (needs a control group)".to_owned());
         }
         spawned.process.set_enforcement(enforcement);
         Ok(spawned)

@@ -80,12 +80,17 @@ fn walk(root: i32, children: impl Fn(i32) -> Vec<i32>) -> Vec<i32> {
     }
 }
 
+/// The threads of a process, the first one included where it is listed; none if the process is gone.
+pub(super) fn threads(pid: i32) -> Vec<i32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// Each thread has children of its own.
 fn children_from_tasks(pid: i32) -> Vec<i32> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut children = Vec::new();
-    for task in tasks.flatten() {
-        if let Ok(list) = fs::read_to_string(task.path().join("children")) {
+    for thread in threads(pid) {
+        if let Ok(list) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")) {
             children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
         }
     }
@@ -115,10 +120,12 @@ pub(super) fn signal_tree(root: i32, tree: &[i32], signal: Signal, mut signalled
 pub(super) fn kill_session(session: i32) -> u32 {
     let mut killed = 0;
     for pid in all_processes().unwrap_or_default() {
-        let belongs = |stat: &Stat| stat.session == session && pid != session && !stat.is_dead();
-        if stat(pid).is_some_and(|stat| belongs(&stat)) && signal_member(pid, Signal::KILL, |stat| belongs(&stat)) {
-            killed += 1;
-        }
+        let belongs = |stat: &Stat| stat.session == session && pid != session;
+        let Some(stat) = stat(pid).filter(belongs) else { continue };
+        // The first thread may have ended before the others, which go on.
+        let lives = !stat.is_dead() || threads(pid).len() > 1;
+        let sent = lives && signal_member(pid, Signal::KILL, |stat| belongs(&stat));
+        killed += u32::from(sent || stat.is_dead() && lives);
     }
     killed
 }

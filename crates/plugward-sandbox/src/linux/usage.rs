@@ -7,8 +7,13 @@ use std::{collections::BTreeSet, fs, io::Read, os::fd::OwnedFd, path::Path};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
 
+use super::tree;
+
 /// Most descriptors of one process that are looked at; the limit on open files of a usual plugin.
 const MAX_DESCRIPTORS: usize = 1024;
+/// Tables of descriptors a thread's is compared with, the latest first. A process with many tables has made them so that they
+/// are not found; then each thread is looked at, and some tables twice.
+const TABLES_COMPARED: usize = 4;
 /// Size of the units that the kernel counts a file's blocks in, whatever the file system uses, in bytes.
 pub(super) const BLOCK_BYTES: u64 = 512;
 /// Largest file of `/proc` read here; those that matter are below 1 KiB.
@@ -33,12 +38,24 @@ pub(super) struct Quick {
 
 /// The cheap look at one process; nothing if it is gone.
 pub(super) fn quick(pid: i32) -> Quick {
-    let pages = read(&format!("/proc/{pid}/statm")).and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    let pages = resident_pages(pid).or_else(|| resident_pages(with_memory(pid)?));
     let ticks = read(&format!("/proc/{pid}/stat")).and_then(|text| cpu_ticks(&text));
     Quick {
         resident_bytes: pages.unwrap_or_default().saturating_mul(page_size()),
         cpu_ticks: ticks.unwrap_or_default(),
     }
+}
+
+/// Pages in memory as one thread tells them; none once it has ended, though others of its process go on.
+fn resident_pages(thread: i32) -> Option<u64> {
+    let text = read(&format!("/proc/{thread}/statm"))?;
+    text.split(' ').nth(1)?.parse::<u64>().ok().filter(|pages| *pages > 0)
+}
+
+/// A thread by which the memory of a process can be read: all of them share it, but one that has ended, such as the first
+/// of a process that goes on without it, shows none.
+fn with_memory(pid: i32) -> Option<i32> {
+    tree::threads(pid).into_iter().find(|thread| resident_pages(*thread).is_some())
 }
 
 /// User and system time of a status line; the name in parentheses may hold anything, so fields count from its end.
@@ -55,7 +72,8 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
 pub(super) fn memory_bytes(tree: &[i32]) -> u64 {
     let (mut own, mut shared) = (0_u64, 0_u64);
     for pid in tree {
-        match read(&format!("/proc/{pid}/smaps_rollup")).as_deref().and_then(proportional) {
+        let reader = with_memory(*pid).unwrap_or(*pid);
+        match read(&format!("/proc/{reader}/smaps_rollup")).as_deref().and_then(proportional) {
             Some((anonymous, in_files)) => {
                 own = own.saturating_add(anonymous);
                 shared = shared.saturating_add(in_files);
@@ -90,8 +108,8 @@ pub(super) struct Nameless {
 pub(super) fn nameless(tree: &[i32], device: Option<u64>) -> Nameless {
     let mut found = Nameless::default();
     let mut seen = BTreeSet::new();
-    for pid in tree {
-        let Some(folder) = open_folder(Path::new(&format!("/proc/{pid}/fd"))) else { continue };
+    for thread in tree.iter().flat_map(|pid| with_descriptors(*pid)) {
+        let Some(folder) = open_folder(Path::new(&format!("/proc/{thread}/fd"))) else { continue };
         let Ok(entries) = Dir::read_from(&folder) else { continue };
         for entry in entries.flatten().take(MAX_DESCRIPTORS) {
             // Through the link, to the file itself, without opening it.
@@ -110,6 +128,28 @@ pub(super) fn nameless(tree: &[i32], device: Option<u64>) -> Nameless {
         }
     }
     found
+}
+
+/// One thread for each table of descriptors of a process: usually there is one table, but a thread may have its own.
+fn with_descriptors(pid: i32) -> Vec<i32> {
+    let mut tables: Vec<i32> = Vec::new();
+    for thread in tree::threads(pid) {
+        if !tables.iter().rev().take(TABLES_COMPARED).any(|other| is_same_table(*other, thread)) {
+            tables.push(thread);
+        }
+    }
+    tables
+}
+
+/// Whether two threads have one table of descriptors. Where the kernel does not say, they count as having two, which costs
+/// time and hides nothing.
+fn is_same_table(one: i32, other: i32) -> bool {
+    const KCMP_FILES: libc::c_long = 2;
+    #[allow(unsafe_code, reason = "the call has no safe wrapper")]
+    // SAFETY: the call takes numbers and touches no memory.
+    let order =
+        unsafe { libc::syscall(libc::SYS_kcmp, libc::c_long::from(one), libc::c_long::from(other), KCMP_FILES, 0, 0) };
+    order == 0
 }
 
 fn open_folder(path: &Path) -> Option<OwnedFd> {

@@ -106,6 +106,10 @@ fn refuse_unsupported(sandbox: &SandboxSpec) -> Result<(), SpawnError> {
         }
         _ => return Err(missing(sandbox, "a system call filter", "; macOS has none, ask for level `partial`")),
     }
+    if sandbox.limits.wall_s.is_some() || sandbox.limits.cpu_percent.is_some() {
+        let fix = "; nothing here keeps them, leave out `wall_seconds` and `cpu_percent`";
+        return Err(missing(sandbox, "a limit on the time to run or the share of the processors", fix));
+    }
     #[allow(unsafe_code, reason = "the user of this process has no safe call in the standard library")]
     // SAFETY: the call has no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;

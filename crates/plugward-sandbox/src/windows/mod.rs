@@ -126,6 +126,10 @@ fn refuse_unsupported(sandbox: &SandboxSpec) -> Result<(), SpawnError> {
         let layer = "a path without links";
         return Err(SpawnError::Layer { level: sandbox.level, layer, path: Some(path.to_owned()), cause, fix });
     }
+    if sandbox.limits.wall_s.is_some() || sandbox.limits.cpu_percent.is_some() {
+        let fix = "; nothing here keeps them, leave out `wall_seconds` and `cpu_percent`";
+        return Err(missing(sandbox, "a limit on the time to run or the share of the processors", fix));
+    }
     if sandbox.user != UserPolicy::Same {
         return Err(missing(sandbox, "the plugin's own user", "; here a plugin has a container of its own instead"));
     }

@@ -20,7 +20,7 @@ const LEVELS: [Level; 2] = [Level::Full, Level::Partial];
 const DAEMONS: &str = "for i in 1 2 3; do (setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' \
                        >/dev/null 2>&1 </dev/null &); done; echo ready; trap '' TERM; while :; do sleep 1; done";
 
-fn first_line(stdout: std::os::fd::OwnedFd) -> (String, File) {
+pub(crate) fn first_line(stdout: std::os::fd::OwnedFd) -> (String, File) {
     let mut pipe = File::from(stdout);
     let mut line = Vec::new();
     let mut byte = [0];
@@ -35,7 +35,7 @@ fn descendants(launcher: u32) -> usize {
     String::from_utf8(text).unwrap().lines().filter(|line| line.trim() == launcher.to_string()).count()
 }
 
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "still waiting for: {what}");
@@ -168,7 +168,7 @@ pub(crate) fn shared_memory_ends_at_the_limit() {
     let world = World::new();
     let limits = Limits { memory_bytes: Some(LIMIT_BYTES), file_bytes: Some(256 * MIB), ..Limits::default() };
     for level in LEVELS {
-        for attack in ["share-memory", "hide-memory", "fork-memory"] {
+        for attack in ["share-memory", "hide-memory", "hide-in-thread", "outlive-main", "fork-memory"] {
             match exceeded(&world, level, attack, &["192"], limits) {
                 Exceeded::Memory { used_bytes, limit_bytes } => {
                     assert_eq!(limit_bytes, LIMIT_BYTES);

@@ -20,7 +20,7 @@ use std::{
         },
     },
     process::Command,
-    ptr,
+    ptr, thread,
 };
 
 /// First argument that makes the test binary the attacker.
@@ -107,6 +107,8 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         "fill" => fill(first, number(second)),
         "share-memory" => share_memory(number(first)),
         "hide-memory" => hide_memory(number(first)),
+        "hide-in-thread" => hide_in_thread(number(first)),
+        "outlive-main" => outlive_main(number(first)),
         "fork-memory" => fork_memory(number(first)),
         "fill-many" => fill_many(first, number(second), false),
         "fill-nameless" => fill_many(first, number(second), true),
@@ -379,6 +381,49 @@ fn hide_memory(mib: usize) -> io::Result<()> {
         file.write_all(&vec![1; MIB])?;
     }
     wait_for_end()
+}
+
+/// Memory that is in no map, behind a descriptor that only one thread has: one made with a table of its own.
+fn hide_in_thread(mib: usize) -> io::Result<()> {
+    const STACK_BYTES: usize = 256 * 1024;
+    extern "C" fn fill(mib: *mut libc::c_void) -> libc::c_int {
+        static PAGES: [u8; MIB] = [1; MIB];
+        // SAFETY: calls of the kernel with static memory; this thread has no storage of its own that `std` could use.
+        unsafe {
+            let file = libc::memfd_create(c"hidden".as_ptr(), 0);
+            for _ in 0..mib as usize {
+                libc::write(file, PAGES.as_ptr().cast(), MIB);
+            }
+            loop {
+                libc::pause();
+            }
+        }
+    }
+    let stack = Box::leak(vec![0_u8; STACK_BYTES].into_boxed_slice());
+    let flags = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_SYSVSEM;
+    // SAFETY: the stack is never given back, grows down from its end, and is aligned there; the thread only fills.
+    let thread = unsafe {
+        let end = stack.as_mut_ptr_range().end;
+        let end = end.sub(end as usize % 16);
+        libc::clone(fill, end.cast(), flags, mib as *mut libc::c_void)
+    };
+    if thread < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    wait_for_end()
+}
+
+/// Memory of a process whose first thread has ended.
+fn outlive_main(mib: usize) -> io::Result<()> {
+    let first = thread::current();
+    thread::spawn(move || {
+        drop(first);
+        // Shared, so that no limit of a single process keeps it.
+        share_memory(mib)
+    });
+    // SAFETY: ends this thread alone; what it holds stays with the process.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+    Ok(())
 }
 
 /// Memory of many processes, each with little.

@@ -42,6 +42,9 @@ struct ChangeBody<'a> {
     diff: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<String>,
+    /// Why it was not written, of one of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 /// Which way.
@@ -123,12 +126,15 @@ fn body(report: &Report) -> ClientBody<'_> {
 
 async fn change(context: &Context, arguments: &ConnectArguments, way: Way) -> Result<Exit, Failure> {
     let machine = machine(&context.settings)?;
+    if let Some(fault) = machine.records_fault() {
+        return Err(Failure::new(Exit::Failure, "CLIENT_SETTINGS_UNUSABLE", fault.to_string()));
+    }
     let (plans, failures) = plans(&machine, arguments, way)?;
     // One agent's broken file is no reason to leave the others out; it is told, and the exit code remembers.
     for failure in &failures {
         context.output.failure(failure);
     }
-    let worst = if failures.is_empty() { Exit::Ok } else { Exit::Failure };
+    let mut worst = if failures.is_empty() { Exit::Ok } else { Exit::Failure };
     let due: Vec<&Plan> = plans.iter().filter(|plan| plan.is_change()).collect();
     if !context.output.json {
         for plan in &due {
@@ -144,7 +150,10 @@ async fn change(context: &Context, arguments: &ConnectArguments, way: Way) -> Re
         if way == Way::Out {
             // A record of what is gone already is of no use.
             for plan in &plans {
-                machine.disconnect(plan).map_err(|error| failure(&machine, plan.client, &error))?;
+                if let Err(error) = machine.disconnect(plan) {
+                    context.output.failure(&failure(&machine, plan.client, &error));
+                    worst = Exit::Failure;
+                }
             }
         }
         let note = if way == Way::In { "connected already; nothing to do" } else { "not connected; nothing to do" };
@@ -155,31 +164,43 @@ async fn change(context: &Context, arguments: &ConnectArguments, way: Way) -> Re
         context.output.to_stderr("nothing was written");
         return Ok(Exit::Denied);
     }
-    let mut backups = Vec::new();
-    for plan in &plans {
+    let outcomes = write_all(context, &machine, &plans, way);
+    if outcomes.iter().any(Result::is_err) {
+        worst = Exit::Failure;
+    }
+    let written = plans.iter().zip(&outcomes).any(|(plan, outcome)| plan.is_change() && outcome.is_ok());
+    let note = if written { "agents read their settings when they start: restart them" } else { "nothing was written" };
+    finish(context, &plans, &outcomes, note);
+    if way == Way::In && written {
+        context.output.undo(&format!("plugward disconnect {}", target(arguments)));
+    }
+    Ok(worst)
+}
+
+/// Where the backup of each went, or why it was not written. One that fails leaves the others to be done.
+type Outcome = Result<Option<String>, String>;
+
+fn write_all(context: &Context, machine: &Machine, plans: &[Plan], way: Way) -> Vec<Outcome> {
+    let write = |plan: &Plan| {
         let backup = match way {
             Way::In if !plan.is_change() => Ok(None),
             Way::In => machine.connect(plan),
             Way::Out => machine.disconnect(plan),
         };
-        backups.push(backup.map_err(|error| failure(&machine, plan.client, &error))?);
-    }
-    if !context.output.json {
-        for (plan, backup) in plans.iter().zip(&backups).filter(|(plan, _)| plan.is_change()) {
+        let backup = backup.map_err(|error| {
+            context.output.failure(&failure(machine, plan.client, &error));
+            error.to_string()
+        })?;
+        if !context.output.json && plan.is_change() {
             let verb = if way == Way::In { "connected" } else { "disconnected" };
             context.output.text(&format!("{verb} {}: {}", plan.client.name, safe(&plan.file.display().to_string())));
-            if let Some(backup) = backup {
+            if let Some(backup) = &backup {
                 context.output.note(&format!("backup: {}", safe(&backup.display().to_string())));
             }
         }
-    }
-    let backups: Vec<Option<String>> =
-        backups.into_iter().map(|backup| backup.map(|path| path.display().to_string())).collect();
-    finish(context, &plans, &backups, "agents read their settings when they start: restart them");
-    if way == Way::In {
-        context.output.undo(&format!("plugward disconnect {}", target(arguments)));
-    }
-    Ok(worst)
+        Ok(backup.map(|path| path.display().to_string()))
+    };
+    plans.iter().map(write).collect()
 }
 
 fn target(arguments: &ConnectArguments) -> String {
@@ -190,25 +211,22 @@ fn target(arguments: &ConnectArguments) -> String {
     }
 }
 
-fn finish(context: &Context, plans: &[Plan], backups: &[Option<String>], note: &str) {
+fn change_body<'p>(plan: &'p Plan, outcome: Option<&Outcome>) -> ChangeBody<'p> {
+    ChangeBody {
+        client: plan.client.name,
+        file: plan.file.display().to_string(),
+        changed: plan.is_change() && !outcome.is_some_and(Result::is_err),
+        diff: &plan.diff,
+        backup: outcome.and_then(|outcome| outcome.clone().ok().flatten()),
+        error: outcome.and_then(|outcome| outcome.clone().err()),
+    }
+}
+
+fn finish(context: &Context, plans: &[Plan], outcomes: &[Outcome], note: &str) {
     if context.output.json {
-        let change = |(index, plan): (usize, &Plan)| {
-            let backup = backups.get(index).cloned().flatten();
-            let file = plan.file.display().to_string();
-            (plan.client.name, file, plan.is_change(), plan.diff.clone(), backup)
-        };
-        let changes: Vec<_> = plans.iter().enumerate().map(change).collect();
-        let bodies: Vec<ChangeBody<'_>> = changes
-            .iter()
-            .map(|(client, file, changed, diff, backup)| ChangeBody {
-                client,
-                file: file.clone(),
-                changed: *changed,
-                diff,
-                backup: backup.clone(),
-            })
-            .collect();
-        context.output.keyed("changes", &bodies);
+        let changes: Vec<ChangeBody<'_>> =
+            plans.iter().enumerate().map(|(index, plan)| change_body(plan, outcomes.get(index))).collect();
+        context.output.keyed("changes", &changes);
     }
     context.output.note(note);
 }

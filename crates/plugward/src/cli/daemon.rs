@@ -86,13 +86,21 @@ fn start(settings: &Settings) -> io::Result<Detached> {
     DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
     let path = log_path(&settings.home);
     if path.metadata().is_ok_and(|facts| facts.len() > LOG_BYTES_MAX / 2) {
-        std::fs::rename(&path, folder.join(OLD_LOG_FILE))?;
+        put_aside(&path, &folder.join(OLD_LOG_FILE))?;
     }
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
     let program = std::env::current_exe()?;
     let arguments: [OsString; 4] =
         ["serve".into(), "--detached".into(), "--home".into(), settings.home.clone().into_os_string()];
     start_detached(&program, arguments, &settings.home, log)
+}
+
+/// Makes the log the old one. Of two agents that start a host at once, one finds it gone already, which is as good.
+fn put_aside(log: &Path, old: &Path) -> io::Result<()> {
+    match std::fs::rename(log, old) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 fn failed(settings: &Settings, why: &str) -> Failure {
@@ -178,4 +186,21 @@ pub(super) async fn stop(context: &Context) -> Result<Exit, Failure> {
     }
     context.output.text(&format!("stopped the host that was process {pid}"));
     Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two agents that open at once must both get their host.
+    #[test]
+    fn a_log_that_another_start_has_put_aside_is_no_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, old) = (folder.path().join("log"), folder.path().join("log.1"));
+        std::fs::write(&log, "text").unwrap();
+        put_aside(&log, &old).unwrap();
+        put_aside(&log, &old).unwrap();
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "text");
+        assert!(put_aside(&old, folder.path()).is_err());
+    }
 }

@@ -130,7 +130,9 @@ pub(super) async fn status(context: &Context) -> Result<Exit, Failure> {
 fn plugin_table(plugins: &[PluginBody]) -> String {
     let rows = plugins.iter().map(|plugin| {
         let (_, sign, word) = state(plugin);
-        let sandbox = plugin.enforcement.as_ref().map_or("-", |enforcement| enforcement.level.as_str()).to_owned();
+        let elsewhere = if plugin.is_remote() { "remote" } else { "-" };
+        let sandbox =
+            plugin.enforcement.as_ref().map_or(elsewhere, |enforcement| enforcement.level.as_str()).to_owned();
         vec![
             plugin.id.clone(),
             plugin.version.clone(),
@@ -207,6 +209,9 @@ fn info_text(info: &InfoBody) -> String {
         let version = host.server_version.as_deref().unwrap_or("without a version");
         let revision = host.protocol_version.as_deref().unwrap_or("?");
         row(&mut text, "server", &format!("{} {}, MCP {revision}", safe(name), safe(version)));
+    }
+    if plugin.is_remote() {
+        row(&mut text, "isolation", "remote: it runs elsewhere, where nothing here can hold it");
     }
     if let Some(enforcement) = &plugin.enforcement {
         row(&mut text, "isolation", &format!("{}: {}", enforcement.level, safe(&enforcement.note)));

@@ -61,6 +61,13 @@ fn text(plugin: &PluginBody) -> String {
         rows.push('\n');
         rows
     };
+    if plugin.is_remote() {
+        // No line about files or programs of this machine is about it.
+        text.push_str(
+            "\nit runs elsewhere, where nothing here can hold it; it is sent the arguments of calls and its headers",
+        );
+        return text;
+    }
     text.push_str("\nof this machine, inside its sandbox, it\n");
     access(&mut text, &plugin.access);
     text.push_str(&format!("\nsandbox level wanted: {}\n", safe(&plugin.minimum_sandbox_level)));

@@ -34,7 +34,10 @@ pub(super) async fn enable(context: &Context, id: String) -> Result<Exit, Failur
         1 => "1 tool".to_owned(),
         count => format!("{count} tools"),
     };
-    show(context, &plugin, &format!("enabled {}: it started and offers {tools}", plugin.id));
+    let kind = plugin.manifest.as_ref().map(|manifest| manifest.backend.kind.as_str());
+    let is_in_host = matches!(kind, Some("prompt" | "webhook"));
+    let outcome = if is_in_host { plugin.detail.clone() } else { format!("it started and offers {tools}") };
+    show(context, &plugin, &format!("enabled {}: {outcome}", plugin.id));
     for held in &plugin.held_tools {
         context.output.note(&format!("held: tool {} differs from what you approved", safe(&held.name)));
     }
@@ -44,7 +47,8 @@ pub(super) async fn enable(context: &Context, id: String) -> Result<Exit, Failur
     if !stays {
         context.output.note("no host is running, so it was ended again; `plugward serve` keeps it running");
     }
-    context.output.next(&format!("plugward tools {}", plugin.id));
+    let next = if is_in_host { "plugward status".to_owned() } else { format!("plugward tools {}", plugin.id) };
+    context.output.next(&next);
     context.output.undo(&format!("plugward disable {}", plugin.id));
     Ok(Exit::Ok)
 }

@@ -56,8 +56,12 @@ pub(super) fn screen(review: &ReviewBody) -> String {
     }
     changes(&mut text, &review.changes);
     command(&mut text, review);
-    permissions(&mut text, review);
-    tools(&mut text, review);
+    if has_program(review) {
+        permissions(&mut text, review);
+        tools(&mut text, review);
+    } else {
+        host_does(&mut text, review);
+    }
     line(&mut text, "");
     line(&mut text, last_words(review));
     line(&mut text, &format!("{} {}", strong("Digest of all this:"), review.digest));
@@ -84,6 +88,9 @@ fn changes(text: &mut String, changes: &[ChangeBody]) {
 
 fn command(text: &mut String, review: &ReviewBody) {
     line(text, "");
+    if review.runs == "remote" {
+        return remote(text, review);
+    }
     let title = match review.runs.as_str() {
         "command" => {
             "For each call it runs exactly this, one argument per line, never through a shell; {{params...}} is a value"
@@ -94,14 +101,17 @@ fn command(text: &mut String, review: &ReviewBody) {
         _ => "It runs exactly this, one argument per line, never through a shell",
     };
     line(text, &strong(title));
-    for argument in &review.argv {
-        line(text, &format!("  {}", whole(argument)));
-    }
     if !has_program(review) {
+        for words in &review.argv {
+            line(text, &format!("  {}", safe(words)));
+        }
         for variable in &review.environment {
             line(text, &format!("  {}  {}", safe(&variable.name), whole(&variable.value)));
         }
         return;
+    }
+    for argument in &review.argv {
+        line(text, &format!("  {}", whole(argument)));
     }
     line(text, &format!("  program   {}", safe(&review.executable)));
     line(text, &format!("            {}", review.executable_digest));
@@ -119,15 +129,43 @@ fn command(text: &mut String, review: &ReviewBody) {
     line(text, &format!("  inherits  {}", safe(&inherited)));
 }
 
+/// A server elsewhere: where its requests go, and what goes with each.
+fn remote(text: &mut String, review: &ReviewBody) {
+    line(text, &strong("It runs elsewhere. Every call is sent to exactly this address, and to no other"));
+    for address in &review.argv {
+        line(text, &format!("  {}", whole(address)));
+    }
+    line(text, &format!("            {}", review.executable_digest));
+    if review.environment.is_empty() {
+        line(text, "  headers   none beside those of the protocol");
+    }
+    for header in &review.environment {
+        line(text, &format!("  header    {}: {}", safe(&header.name), whole(&header.value)));
+    }
+}
+
 /// Whether a program of the plugin's ever runs.
 fn has_program(review: &ReviewBody) -> bool {
     !matches!(review.runs.as_str(), "prompt" | "webhook")
+}
+
+/// What a plugin without a program has the host do.
+fn host_does(text: &mut String, review: &ReviewBody) {
+    line(text, "");
+    line(text, &strong("For that the host"));
+    for permission in &review.permissions {
+        let refusal = if permission.effect == "deny" { ", which this deployment denies" } else { "" };
+        line(text, &format!("  - may use {}{refusal}", safe(&permission.name)));
+    }
+    access(text, &review.access);
+    line(text, &format!("  {}", safe(&review.isolation)));
 }
 
 /// What a person should have in mind when agreeing.
 fn last_words(review: &ReviewBody) -> &'static str {
     match review.runs.as_str() {
         "prompt" => "These are words of somebody else. Your agent reads them as if you had said them.",
+        "remote" => "This is a server of somebody else. Whatever your agent sends to its tools, it sees.",
         "webhook" => "Whoever runs that address learns what happens in this host.",
         _ => "This is a program of somebody else. Whatever your agent sends to its tools, it sees.",
     }
@@ -154,6 +192,10 @@ fn permissions(text: &mut String, review: &ReviewBody) {
         line(text, &format!("  {:<20} {meaning}", safe(&permission.name)));
     }
     line(text, "");
+    if review.runs == "remote" {
+        line(text, &format!("  isolation:  {}", safe(&review.isolation)));
+        return;
+    }
     let place = if has_program(review) { "Of this machine, inside its sandbox, it" } else { "Of this machine it" };
     line(text, &strong(place));
     access(text, &review.access);
@@ -179,9 +221,6 @@ pub(super) fn access(text: &mut String, lines: &[AccessLineBody]) {
 }
 
 fn tools(text: &mut String, review: &ReviewBody) {
-    if !has_program(review) {
-        return;
-    }
     line(text, "");
     line(text, &strong(&format!("Tools: {}", review.tools.len())));
     if review.tools.is_empty() {

@@ -6,6 +6,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 /// Largest file read. Claude Code keeps much of its state in one, some megabytes of it.
@@ -45,12 +46,30 @@ pub(crate) enum FileError {
         /// Why.
         source: io::Error,
     },
+    /// Our own record cannot be understood.
+    #[error(
+        "record `{path}` of what was written is damaged: {why}; mend it, or move it away: then our entries are still \
+         found and taken out, but no file is put back to the byte"
+    )]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong, with its place.
+        why: String,
+    },
     /// Somebody wrote it meanwhile.
     #[error("settings file `{path}` was changed by another program meanwhile, and is left as it is")]
     Changed {
         /// The file.
         path: String,
     },
+}
+
+impl FileError {
+    /// A record that is not what we wrote.
+    pub(crate) fn damaged(path: &Path, error: &serde_json::Error) -> Self {
+        Self::Damaged { path: shown(path), why: plugward_policy::visible(&error.to_string()) }
+    }
 }
 
 fn shown(path: &Path) -> String {
@@ -84,7 +103,11 @@ pub(crate) fn make_folders(path: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut missing: Vec<PathBuf> =
         parent.ancestors().take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
     missing.reverse();
-    fs::create_dir_all(parent).map_err(|source| FileError::Unwritable { path: shown(path), source })?;
+    let unwritable = |source| FileError::Unwritable { path: shown(path), source };
+    fs::create_dir_all(parent).map_err(unwritable)?;
+    for folder in &missing {
+        fs::File::open(folder).and_then(|made| adopt(&made, folder)).map_err(unwritable)?;
+    }
     Ok(missing)
 }
 
@@ -97,22 +120,48 @@ pub(crate) fn replace(path: &Path, old: Option<&str>, new: Option<&str>) -> Resu
         check(path, old)?;
         return fs::remove_file(&target).map_err(unwritable);
     };
-    let mode = match fs::metadata(&target) {
-        Ok(facts) => Some(facts.permissions()),
+    let known = match fs::metadata(&target) {
+        Ok(facts) => Some(facts),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(unwritable(error)),
     };
     let mut file = tempfile::Builder::new().prefix(".plugward-").tempfile_in(folder).map_err(unwritable)?;
     file.write_all(new.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(unwritable)?;
     // A temporary file is for its owner alone, which is right for a new one: settings hold secrets.
-    if let Some(mode) = mode {
-        fs::set_permissions(file.path(), mode).map_err(unwritable)?;
+    match known {
+        Some(known) => keep_access(file.as_file(), &known).map_err(unwritable)?,
+        None => adopt(file.as_file(), file.path()).map_err(unwritable)?,
     }
     check(path, old)?;
     file.persist(&target).map_err(|error| unwritable(error.error))?;
     // The name is on the disk once its folder is. A file system that cannot do that has written it all the same.
     let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
+}
+
+/// Gives a new file the owner, group and mode of the one whose place it takes. Under `sudo` it would else be root's, and
+/// the agent could no longer read its own settings.
+fn keep_access(file: &fs::File, known: &fs::Metadata) -> io::Result<()> {
+    let new = file.metadata()?;
+    let mut mode = known.mode() & 0o7777;
+    if new.uid() != known.uid() {
+        fchown(file, Some(known.uid()), None)?;
+    }
+    if new.gid() != known.gid() && fchown(file, None, Some(known.gid())).is_err() {
+        // Only root may give a file to any group. What the old group could do, ours must not be able to.
+        mode &= !0o070;
+    }
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Gives what root has just made to whoever has the folder it is in.
+fn adopt(made: &fs::File, path: &Path) -> io::Result<()> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let facts = fs::metadata(folder)?;
+    fchown(made, Some(facts.uid()), Some(facts.gid()))
 }
 
 fn check(path: &Path, old: Option<&str>) -> Result<(), FileError> {
@@ -133,20 +182,20 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
 
 /// Writes a copy that only its owner can read, in a folder that only its owner can open.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), FileError> {
-    use std::os::unix::fs::PermissionsExt as _;
     let unwritable = |source| FileError::Unwritable { path: shown(path), source };
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(unwritable)?;
+    make_folders(path)?;
     fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(unwritable)?;
     let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(folder).map_err(unwritable)?;
     file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(unwritable)?;
+    adopt(file.as_file(), file.path()).map_err(unwritable)?;
     file.persist(path).map_err(|error| unwritable(error.error))?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -168,6 +217,31 @@ mod tests {
         replace(&link, Some("new"), None).unwrap();
         assert_eq!(read(&link).unwrap(), None);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file stays");
+    }
+
+    #[test]
+    fn the_owner_stays_the_owner() {
+        // `sudo plugward connect` must not leave an agent with settings that only root can read.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("settings.json");
+        fs::write(&path, "old").unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        let other = if is_root { 12345 } else { rustix::process::geteuid().as_raw() };
+        for known in [folder.path(), &path] {
+            std::os::unix::fs::chown(known, Some(other), None).unwrap();
+        }
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        replace(&path, Some("old"), Some("new")).unwrap();
+        let facts = fs::metadata(&path).unwrap();
+        assert_eq!((facts.uid(), facts.mode() & 0o777), (other, 0o640));
+        // What is new belongs to whoever has the folder.
+        let new = folder.path().join("a/b/settings.json");
+        make_folders(&new).unwrap();
+        replace(&new, None, Some("new")).unwrap();
+        write_private(&folder.path().join("c/copy"), "copy").unwrap();
+        for made in ["a", "a/b", "a/b/settings.json", "c", "c/copy"] {
+            assert_eq!(fs::metadata(folder.path().join(made)).unwrap().uid(), other, "{made}");
+        }
     }
 
     #[test]

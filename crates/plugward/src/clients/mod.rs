@@ -187,9 +187,14 @@ impl Machine {
         client.shape.entry(&self.program, &self.arguments(client))
     }
 
+    /// Why the records of what we wrote cannot be used, if they cannot. Nothing is written before they can.
+    pub(crate) fn records_fault(&self) -> Option<FileError> {
+        Records::open(&self.records_home).err()
+    }
+
     /// How every client's user settings stand, and every project file that we once wrote.
     pub(crate) fn survey(&self) -> Vec<Report> {
-        let records = Records::open(&self.records_home);
+        let records = Records::open(&self.records_home).unwrap_or_else(|_| Records::none(&self.records_home));
         let mut reports: Vec<Report> = CLIENTS
             .iter()
             .filter_map(|client| Some(self.report(client, self.locate(client, None).ok()?, &records)))
@@ -249,7 +254,8 @@ impl Machine {
                 format!("its program `{program}` is not there")
             });
         }
-        (arguments != self.arguments(client)).then(|| format!("its arguments are `{}`", arguments.join(" ")))
+        (arguments != self.arguments(client))
+            .then(|| format!("its arguments are `{}`", edit::shown(&arguments.join(" "))))
     }
 
     /// Plans to add our entry. Keys that the client or a person added to an earlier one stay.
@@ -268,7 +274,7 @@ impl Machine {
         if let (Some((_, Value::Object(known))), Value::Object(entry)) = (ours, &mut entry) {
             for (key, value) in known {
                 // What switches it off is what a person who connects does not want.
-                if key != "disabled" && !entry.contains_key(key) {
+                if key != "disabled" && entry.get(key).is_none_or(is_open) {
                     entry.insert(key.clone(), value.clone());
                 }
             }
@@ -288,7 +294,7 @@ impl Machine {
     ) -> Result<Plan, ClientError> {
         let path = self.locate(client, project)?;
         let Some(text) = file::read(&path)? else { return Ok(plan(client, path, None, None, false)) };
-        let records = Records::open(&self.records_home);
+        let records = Records::open(&self.records_home)?;
         let record = records.of(&path);
         if let Some(record) = record.filter(|record| record.written == Digest::of(text.as_bytes()).to_string()) {
             let before = match &record.backup {
@@ -308,7 +314,7 @@ impl Machine {
     /// Writes a planned entry, and gives the backup of the file that was there.
     pub(crate) fn connect(&self, plan: &Plan) -> Result<Option<PathBuf>, ClientError> {
         let Some(new) = &plan.new else { return Ok(None) };
-        let mut records = Records::open(&self.records_home);
+        let mut records = Records::open(&self.records_home)?;
         let made_folders = file::make_folders(&plan.file)?;
         let backup = match &plan.old {
             Some(old) => Some(records.back_up(plan.client.name, &plan.file, old)?),
@@ -336,7 +342,7 @@ impl Machine {
 
     /// Writes a planned removal, and gives the backup of the file that was there.
     pub(crate) fn disconnect(&self, plan: &Plan) -> Result<Option<PathBuf>, ClientError> {
-        let mut records = Records::open(&self.records_home);
+        let mut records = Records::open(&self.records_home)?;
         let backup = match (&plan.old, plan.is_change()) {
             (Some(old), true) => {
                 let backup = records.back_up(plan.client.name, &plan.file, old)?;
@@ -388,6 +394,16 @@ fn plan(
 
 fn spot(client: &ClientKind) -> Spot<'static> {
     Spot { container: client.container, is_list: client.shape == Shape::ListItem, name: ENTRY_NAME }
+}
+
+/// Whether a value of our entry says nothing about how we are started: what somebody put in its place is theirs.
+fn is_open(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Number(_) => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
 }
 
 fn edit_error(path: &Path, source: EditError) -> ClientError {

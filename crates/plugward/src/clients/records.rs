@@ -41,12 +41,21 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Reads the records. Ones that cannot be read count as none: without them an entry is still found and taken out.
-    pub(crate) fn open(home: &Path) -> Self {
+    /// Reads the records. Ones that cannot be read are an error: they would be written over, and with them the way back
+    /// to what each file was.
+    pub(crate) fn open(home: &Path) -> Result<Self, FileError> {
         let folder = home.join(FOLDER);
-        let text = file::read(&folder.join("records.json")).ok().flatten();
-        let records = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        Self { folder, records }
+        let path = folder.join("records.json");
+        let records = match file::read(&path)? {
+            Some(text) => serde_json::from_str(&text).map_err(|error| FileError::damaged(&path, &error))?,
+            None => Vec::new(),
+        };
+        Ok(Self { folder, records })
+    }
+
+    /// No records, for a look at files that changes none.
+    pub(crate) fn none(home: &Path) -> Self {
+        Self { folder: home.join(FOLDER), records: Vec::new() }
     }
 
     /// The record of a file.

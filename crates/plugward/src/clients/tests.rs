@@ -220,3 +220,96 @@ fn backups_are_private_and_few() {
     let kept = fs::read_dir(desk.state.path().join("clients/backups")).unwrap().count();
     assert!((1..=12).contains(&kept), "{kept}");
 }
+
+/// Keys that a person put into our entry stay what they were when it is written anew: a number a number, a table a table.
+#[test]
+fn what_was_added_to_our_entry_stays_what_it_was() {
+    let cases = [
+        (
+            "cursor",
+            "{\n  \"mcpServers\": {\n    \"plugward\": {\n      \"command\": \"/gone\",\n      \"limit\": 1.50,\n      \
+             \"big\": 12345678901234567890123,\n      \"odd\": [1e3, \"\\u0000=1\"],\n      \"env\": { \"A\": -0.0 }\n    }\n  }\n}\n",
+            &["\"limit\": 1.50", "\"big\": 12345678901234567890123", "[1e3, \"\\u0000=1\"]", "\"A\": -0.0"][..],
+        ),
+        ("cursor", "{\"mcpServers\": {\"plugward\": {\"command\": \"/gone\", \"limit\": 1.50}}}", &["\"limit\": 1.50"]),
+        (
+            "codex",
+            "[mcp_servers.plugward]\ncommand = \"/gone\"\nsince = 1979-05-27T07:32:00Z\nrate = 1.5\ntools = [{ name = \
+             \"a\" }]\n\n[mcp_servers.plugward.env]\nA = \"1\"\n\"b.c\" = \"2\"\n\n[mcp_servers.plugward.env.deep]\nx = 1\n",
+            &[
+                "since = 1979-05-27T07:32:00Z",
+                "tools = [{ name = \"a\" }]",
+                "[mcp_servers.plugward.env]\nA = \"1\"\n\"b.c\" = \"2\"\n",
+                "[mcp_servers.plugward.env.deep]\nx = 1",
+            ],
+        ),
+        (
+            "codex",
+            "[mcp_servers.plugward]\ncommand = \"/gone\"\nenv = { A = \"1\" }\n",
+            &["[mcp_servers.plugward.env]\nA = \"1\""],
+        ),
+        (
+            "goose",
+            "extensions:\n  plugward:\n    cmd: /gone\n    limit: 1.50\n    timeout: 600\n    envs: {A: b}\n    day: 2026-01-02\n    quoted: \"1.50\"\n    \
+             list: [0x1f, on, off-peak, -e]\n",
+            &[
+                "limit: 1.50\n",
+                "day: 2026-01-02\n",
+                "quoted: \"1.50\"",
+                "timeout: 600",
+                "envs: {\"A\":\"b\"}",
+                "[0x1f, on, \"off-peak\", \"-e\"]",
+            ],
+        ),
+    ];
+    for (name, text, kept) in cases {
+        let client = client(name).unwrap();
+        let desk = Desk::new();
+        desk.write(client, text);
+        assert!(matches!(desk.standing(client), Standing::Drifted(_)), "{text}");
+        desk.connect(client);
+        let after = fs::read_to_string(desk.path(client)).unwrap();
+        for part in kept {
+            assert!(after.contains(part), "{name}: `{part}` is gone: {after}");
+        }
+        assert_eq!(desk.standing(client), Standing::Connected, "{after}");
+    }
+    // What cannot be written anew is said, and the file is left.
+    let goose = client("goose").unwrap();
+    let desk = Desk::new();
+    desk.write(goose, "shared: &env {A: b}\nextensions:\n  plugward:\n    cmd: /gone\n    envs: *env\n");
+    let error = desk.machine().plan_connect(goose, None).unwrap_err().to_string();
+    assert!(error.contains("refers to another part of the file"), "{error}");
+}
+
+/// Records that cannot be read are the way back for files of others: they are never written over.
+#[test]
+fn damaged_records_stay_and_stop_every_change() {
+    let cursor = client("cursor").unwrap();
+    let desk = Desk::new();
+    desk.write(cursor, "{}");
+    desk.connect(cursor);
+    let records = desk.state.path().join("clients/records.json");
+    let (text, settings) = (fs::read_to_string(&records).unwrap(), fs::read_to_string(desk.path(cursor)).unwrap());
+    let damaged = &text[..text.len() / 2];
+    fs::write(&records, damaged).unwrap();
+    let zed = client("zed").unwrap();
+    let machine = desk.machine();
+    let errors = [
+        machine.plan_disconnect(cursor, None).map(|_| ()).unwrap_err().to_string(),
+        machine.connect(&machine.plan_connect(zed, None).unwrap()).map(|_| ()).unwrap_err().to_string(),
+        machine.records_fault().unwrap().to_string(),
+    ];
+    for error in errors {
+        assert!(error.contains("records.json") && error.contains("line ") && error.contains("move it away"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(&records).unwrap(), damaged);
+    assert_eq!(fs::read_to_string(desk.path(cursor)).unwrap(), settings);
+    assert!(!desk.path(zed).exists());
+    assert_eq!(desk.standing(cursor), Standing::Connected, "a look needs no records");
+    // The fix that is named is one.
+    fs::rename(&records, records.with_extension("old")).unwrap();
+    assert_eq!(machine.records_fault().map(|_| ()), None);
+    desk.disconnect(cursor);
+    assert!(!fs::read_to_string(desk.path(cursor)).unwrap().contains("plugward"));
+}

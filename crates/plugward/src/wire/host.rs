@@ -13,7 +13,7 @@ pub(crate) struct HostBody {
     pub(crate) plugin_id: String,
     /// `mcp`, `command` for a program that runs once for each call, `prompt` or `webhook` for what no program runs for.
     pub(crate) backend_type: String,
-    /// `stdio`, or `none` for all others.
+    /// `stdio`, `streamable_http` or `sse` for a server elsewhere, or `none` for all others.
     pub(crate) transport: String,
     /// `stopped`, `starting`, `ready`, `unhealthy` or `error`.
     pub(crate) status: String,
@@ -86,7 +86,12 @@ impl From<&HostView> for HostBody {
         Self {
             plugin_id: view.plugin_id.to_string(),
             backend_type: view.backend.to_owned(),
-            transport: if view.backend == "mcp" { "stdio" } else { "none" }.to_owned(),
+            transport: match view.remote_transport {
+                Some(transport) => transport,
+                None if view.backend == "mcp" => "stdio",
+                None => "none",
+            }
+            .to_owned(),
             status: view.status.as_str().to_owned(),
             tools_count: view.tools_count,
             started_at: view.started_at.map(rfc3339),

@@ -102,13 +102,13 @@ pub(crate) struct BackendBody {
     /// `mcp`, or `command` for a program that runs once for each call.
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// `stdio`, or `none` for a command.
+    /// `stdio`, `streamable_http` or `sse` for a server elsewhere, or `none` for a command.
     pub(crate) transport: String,
-    /// The program as the manifest names it.
+    /// The program as the manifest names it; of a server elsewhere its URL, secrets masked.
     pub(crate) command: String,
     /// Its arguments as the manifest gives them, secrets masked.
     pub(crate) args: Vec<String>,
-    /// Names of the variables the manifest sets.
+    /// Names of the variables the manifest sets; of a server elsewhere the names of the headers it is sent.
     pub(crate) env: Vec<String>,
     /// Bound on the start, in seconds.
     pub(crate) startup_timeout_seconds: u64,
@@ -185,6 +185,14 @@ pub(crate) struct EnforcementBody {
     pub(crate) note: String,
 }
 
+impl PluginBody {
+    /// Whether it is a server elsewhere, where no sandbox of this machine is.
+    pub(crate) fn is_remote(&self) -> bool {
+        let transport = self.manifest.as_ref().map(|manifest| manifest.backend.transport.as_str());
+        matches!(transport, Some("streamable_http" | "sse"))
+    }
+}
+
 impl From<&PluginView> for PluginBody {
     fn from(view: &PluginView) -> Self {
         let parsed = parse_manifest(&view.manifest_text, "plugin.yaml").ok();
@@ -244,14 +252,19 @@ impl From<&Backend> for BackendBody {
             .unwrap_or_default();
         let masked = |text: &str| ApprovedArgument::new(text, &secrets).masked();
         let kind = match &backend.kind {
-            BackendKind::McpStdio => "mcp",
+            BackendKind::McpStdio | BackendKind::McpHttp(_) => "mcp",
             BackendKind::Command(_) => "command",
             BackendKind::Prompt(_) => "prompt",
             BackendKind::Webhook(_) => "webhook",
         };
         Self {
             kind: kind.to_owned(),
-            transport: if kind == "mcp" { "stdio" } else { "none" }.to_owned(),
+            transport: match backend.remote() {
+                Some(remote) => remote.transport.as_str(),
+                None if kind == "mcp" => "stdio",
+                None => "none",
+            }
+            .to_owned(),
             command: masked(&backend.command),
             args: backend.args.iter().map(|argument| masked(argument)).collect(),
             env: backend.env.iter().map(|(name, _)| name.clone()).collect(),

@@ -30,8 +30,8 @@ pub(crate) struct ReviewBody {
     pub(crate) package_files: u64,
     /// Bytes in the package.
     pub(crate) package_bytes: u64,
-    /// `server`, `command` for a program that runs once for each call, `script` for a command that is a shell script, or
-    /// `prompt` or `webhook`, for which no program runs.
+    /// `server`, `remote` for a server elsewhere, `command` for a program that runs once for each call, `script` for a
+    /// command that is a shell script, or `prompt` or `webhook`, for which no program runs.
     pub(crate) runs: String,
     /// The program that would be executed; empty if none is.
     pub(crate) executable: String,

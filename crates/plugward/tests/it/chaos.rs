@@ -27,6 +27,10 @@ const CROWD: u64 = 8;
 const THRESHOLD: u32 = 2;
 const OPEN_FOR: Duration = Duration::from_millis(400);
 
+/// Calls that come together when a pause is over, and how long the one that goes through takes.
+const PROBES: u64 = 3;
+const PROBE_MS: u64 = 500;
+
 /// Pause of a caller that met a plugin that is paused or away.
 const COME_BACK: Duration = Duration::from_millis(20);
 
@@ -67,8 +71,24 @@ struct Seen {
     away: u64,
     deaths: u64,
     openings: u64,
+    /// Pauses that ended with one probe among several calls.
+    probes: u64,
     /// From a death to the next good answer.
     recoveries: Vec<Duration>,
+}
+
+impl Seen {
+    fn add(&mut self, other: Seen) {
+        self.traces.extend(other.traces);
+        self.answered += other.answered;
+        self.failed_as_told += other.failed_as_told;
+        self.refused += other.refused;
+        self.away += other.away;
+        self.deaths += other.deaths;
+        self.openings += other.openings;
+        self.probes += other.probes;
+        self.recoveries.extend(other.recoveries);
+    }
 }
 
 /// The rules of the breaker for one caller that waits for each answer; times are known up to the length of a call.
@@ -222,6 +242,52 @@ async fn in_a_crowd(host: Host, plugin: String, first: u64, calls: u64, seed: u6
     seen
 }
 
+/// Opens the breaker of `plugin`, waits out its pause, and calls at once what only one may get through to (C1).
+async fn one_call_is_the_probe(host: &Host, all: &mut Seen, plugin: &str) {
+    for _ in 0..THRESHOLD {
+        let restarts = host.host_status(plugin).unwrap().restarts;
+        assert_eq!(call(host, all, plugin, "die", 1).await, "away", "{plugin}");
+        eventually("it is started again", || {
+            (host.host_status(plugin).unwrap().restarts > restarts && is_up(host, plugin)).then_some(())
+        })
+        .await;
+    }
+    let breaker = || host.host_status(plugin).unwrap().breaker;
+    assert_eq!(breaker().state.as_str(), "open", "{plugin}");
+    eventually("its pause is over", || breaker().retry_after.is_none().then_some(())).await;
+    let calls = (0..PROBES).map(|number| {
+        let (host, tool) = (host.clone(), format!("{plugin}.act"));
+        let arguments = json!({"n": number, "fate": "slow", "ms": PROBE_MS});
+        async move { host.call(request(&tool, arguments)).await }
+    });
+    let (mut answered, mut refused) = (0, 0);
+    for report in calls.collect::<JoinSet<_>>().join_all().await {
+        all.traces.push(report.trace_id);
+        match report.outcome {
+            Ok(_) => answered += 1,
+            Err(CallFailure::CircuitOpen { .. }) => refused += 1,
+            Err(other) => panic!("{plugin}: {other:?}"),
+        }
+    }
+    assert_eq!((answered, refused), (1, PROBES - 1), "{plugin}");
+    all.answered += 1;
+    all.refused += PROBES - 1;
+    all.probes += 1;
+}
+
+/// The end of a plugin's part: it is up, answers, pauses and comes back once more.
+async fn comes_back(host: Host, id: String) -> Seen {
+    let mut seen = Seen::default();
+    eventually("it is up again", || is_up(&host, &id).then_some(())).await;
+    eventually("its pause is over", || host.host_status(&id).unwrap().breaker.retry_after.is_none().then_some(()))
+        .await;
+    assert_eq!(call(&host, &mut seen, &id, "answer", 1).await, "answered", "{id}");
+    one_call_is_the_probe(&host, &mut seen, &id).await;
+    let status = host.host_status(&id).unwrap();
+    assert_eq!((status.calls_running, status.calls_waiting, status.breaker.state.as_str()), (0, 0, "closed"));
+    seen
+}
+
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
@@ -255,7 +321,7 @@ fn report(all: &mut Seen, took: Duration) {
     let at = |part: usize| all.recoveries.get(all.recoveries.len() * part / 100).copied().unwrap_or_default();
     println!(
         "{made} calls in {:.1} s: {} answered, {} failed as told, {} met a pause, {} met a plugin that was away; {} \
-         deaths, {} pauses as the reference has them; from a death to the next good answer {:.0} ms (median), {:.0} ms \
+         deaths, {} pauses as the reference has them, {} pauses of which one call of {PROBES} was the probe; from a death to the next good answer {:.0} ms (median), {:.0} ms \
          (99 of 100), {:.0} ms (longest)",
         took.as_secs_f64(),
         all.answered,
@@ -264,6 +330,7 @@ fn report(all: &mut Seen, took: Duration) {
         all.away,
         all.deaths,
         all.openings,
+        all.probes,
         at(50).as_secs_f64() * 1e3,
         at(99).as_secs_f64() * 1e3,
         all.recoveries.last().copied().unwrap_or_default().as_secs_f64() * 1e3,
@@ -309,29 +376,11 @@ async fn ten_plugins_die_at_random_and_every_call_ends_once() {
         }
     }
     let mut all = Seen::default();
-    for seen in callers.join_all().await {
-        all.traces.extend(seen.traces);
-        all.answered += seen.answered;
-        all.failed_as_told += seen.failed_as_told;
-        all.refused += seen.refused;
-        all.away += seen.away;
-        all.deaths += seen.deaths;
-        all.openings += seen.openings;
-        all.recoveries.extend(seen.recoveries);
-    }
+    callers.join_all().await.into_iter().for_each(|seen| all.add(seen));
     let took = began.elapsed();
     // Every one comes back: a breaker that stays open, or a plugin that is not started again, would show here.
-    for plugin in 0..PLUGINS {
-        let id = format!("c{plugin}");
-        eventually("it is up again", || is_up(&test.host, &id).then_some(())).await;
-        eventually("its pause is over", || {
-            test.host.host_status(&id).unwrap().breaker.retry_after.is_none().then_some(())
-        })
-        .await;
-        assert_eq!(call(&test.host, &mut all, &id, "answer", 1).await, "answered", "{id}");
-        let status = test.host.host_status(&id).unwrap();
-        assert_eq!((status.calls_running, status.calls_waiting, status.breaker.state.as_str()), (0, 0, "closed"));
-    }
+    let come_back = (0..PLUGINS).map(|plugin| comes_back(test.host.clone(), format!("c{plugin}")));
+    come_back.collect::<JoinSet<_>>().join_all().await.into_iter().for_each(|seen| all.add(seen));
     each_call_has_one_trace(&test.host, &all.traces).await;
     test.close().await;
     eventually("nothing is left", || {

@@ -439,3 +439,31 @@ async fn what_a_command_leaves_behind_ends_with_it() {
     let mark = library.project.path().to_str().unwrap().to_owned();
     crate::support::eventually("its tree ends", || processes_with(&mark).is_empty().then_some(())).await;
 }
+
+// Invariant 5's kind of promise (SECURITY.md, users of plugins): a program that runs as root and uses the library must not
+// find the folder of its tool files given away.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_folder_of_a_tool_file_stays_its_authors() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let library = Library::new();
+    let folder = tempfile::Builder::new().prefix("plugward-tools-").tempdir_in("/var/tmp").unwrap();
+    let open = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    open(folder.path(), 0o755);
+    for (name, mode) in [("list.txt", 0o644), ("tool.sh", 0o755)] {
+        fs::write(folder.path().join(name), "#!/bin/sh\ncat list.txt\nid -u\n").unwrap();
+        open(&folder.path().join(name), mode);
+    }
+    let text = "type: mcp_tool\nname: own\ndescription: d\ncommand: [./tool.sh]\nworking_directory: plugin\n\
+                permissions: [process.spawn]\n";
+    let registration = library.tools.register_text(text, &folder.path().join("own.yaml"));
+    assert_eq!(registration.error, None);
+    let result = library.tools.execute("own", &json!({}), Some(library.project.path())).await;
+    // Control: at level `full` it has run in that folder, with its files, as a user that is not the owner where we are root.
+    assert!(result.error.is_none() && result.output.contains("cat list.txt"), "{result:?}");
+    let own = rustix::process::geteuid();
+    let ran_as = result.output.lines().last().unwrap_or_default().to_owned();
+    assert_eq!(own.is_root(), ran_as != own.as_raw().to_string(), "{ran_as}");
+    for path in [folder.path().to_owned(), folder.path().join("list.txt"), folder.path().join("tool.sh")] {
+        assert_eq!(fs::metadata(&path).unwrap().uid(), own.as_raw(), "{}", path.display());
+    }
+}

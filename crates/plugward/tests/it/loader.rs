@@ -229,6 +229,11 @@ async fn calls_in_flight_finish_on_the_version_they_began_with() {
     eventually("the call runs", || (it.test.host.host_status("s").unwrap().calls_running == 1).then_some(())).await;
     it.put("s.yaml", &slow(2));
     eventually("the old version takes no more calls", || it.test.tool_names("s").is_empty().then_some(())).await;
+    // What a person wants meanwhile is wanted of the version that comes, and not of one that is gone.
+    let enabling = tokio::spawn({
+        let host = it.test.host.clone();
+        async move { host.enable("s").await }
+    });
     // Other files do not wait for that call.
     it.put("other.yaml", &says("other", 1));
     eventually("the other file is loaded", || manifests(&it.test.host).contains_key("other").then_some(())).await;
@@ -236,6 +241,8 @@ async fn calls_in_flight_finish_on_the_version_they_began_with() {
     it.holds(&[("s", &slow(2)), ("other", &says("other", 1))]).await;
     let reply = call.await.unwrap().outcome.unwrap();
     assert_eq!(reply.output()["content"][0]["text"], "slow");
+    let held = enabling.await.unwrap().unwrap_err();
+    assert_eq!(held.code.as_str(), "MCP_TRUST_APPROVAL_REQUIRED", "{held}");
     it.test.close().await;
 }
 

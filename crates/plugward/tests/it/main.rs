@@ -26,6 +26,7 @@ mod host_stop;
 mod host_trust;
 mod loader;
 mod plugin_types;
+mod remote;
 mod rows;
 mod rows_commands;
 mod rows_servers;

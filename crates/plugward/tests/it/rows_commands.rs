@@ -2,12 +2,14 @@
 //! rows W and C, and the cases about arguments. [`super::rows`] has the list of all rows.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plugward_host::CallFailure;
 use plugward_policy::parse_manifest;
 use serde_json::{Value, json};
 
+use crate::cases_support::script;
 use crate::command_host::{Bench, OPEN};
 use crate::command_library::{Library, code, stage};
 use crate::support::{Settings, eventually};
@@ -80,7 +82,7 @@ async fn w10_a_gate_that_writes_much_is_not_called_slow() {
 #[test]
 fn w16_a_type_alone_registers_nothing() {
     let library = Library::new();
-    let registered = library.tools.register_text("{\"type\": \"mcp_tool\"}", std::path::Path::new("x.json"));
+    let registered = library.tools.register_text("{\"type\": \"mcp_tool\"}", Path::new("x.json"));
     let error = registered.error.unwrap();
     assert!(
         !registered.success && error.contains("name: missing key") && error.contains("command: missing key"),
@@ -172,7 +174,7 @@ async fn b016_no_value_is_run() {
     );
     let script =
         format!("type: mcp_tool\nname: bad\ndescription: d\ncommand: [sh, -c, 'echo {{{{params.name}}}}']\n{name}");
-    let refused = library.tools.register_text(&script, std::path::Path::new("bad.yaml")).error.unwrap();
+    let refused = library.tools.register_text(&script, Path::new("bad.yaml")).error.unwrap();
     assert!(refused.contains("bad.yaml:4:") && refused.contains("where it would be run"), "{refused}");
     assert_eq!(library.tools.list().len(), 1, "the good one stays");
 }
@@ -214,6 +216,78 @@ async fn b071_arguments_are_neither_split_nor_dropped() {
     library.demo(&text, &required(&["title", "n"]));
     let title = "it's a \"test\" $HOME";
     assert_eq!(told(&library.run(json!({ "title": title, "n": 3 })).await.stdout), ["--title", title, "--n=3"]);
+}
+
+/// A stand-in for docker whose containers are files in `held`, each with the pid of a process that no signal of ours
+/// reaches; `rm` ends them.
+fn stand_in_for_docker(folder: &Path) {
+    let held = folder.join("held");
+    fs::create_dir_all(&held).unwrap();
+    let text = format!(
+        "#!/bin/sh\nheld='{0}'\ncase $1 in\nrun)\n  echo \"$*\" >> \"$held/../runs\"\n  while [ \"$1\" != --name ]; do shift; \
+         done\n  : > \"$held/$2\"; echo started; exec sleep 68;;\nrm)\n  shift; for name; do [ \"$name\" = --force ] && \
+         continue\n  read pid < \"$held/$name\" && kill -9 \"$pid\"; rm -f \"$held/$name\"; done;;\nps) ls \"$held\";;\nesac\n",
+        held.display()
+    );
+    let bin = folder.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    script(&bin.join("docker"), &text);
+}
+
+/// Gives the one container that runs a process of its own, and waits until it has it.
+async fn container(folder: &Path) -> (String, std::process::Child) {
+    let held = folder.join("held");
+    let names = || -> Vec<String> {
+        fs::read_dir(&held).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap()).collect()
+    };
+    let name = eventually("a container runs", || names().pop()).await;
+    let process = std::process::Command::new("sleep").arg("69").spawn().unwrap();
+    fs::write(held.join(&name), format!("{}\n", process.id())).unwrap();
+    (name, process)
+}
+
+// B047: the container of a command ends with its run, however that ends, and what a killed host left is swept.
+#[tokio::test(flavor = "multi_thread")]
+async fn b047_a_container_that_a_command_runs_ends_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    stand_in_for_docker(folder.path());
+    let mut settings = Settings::default();
+    let path = settings.host_environment.iter_mut().find(|(name, _)| name == "PATH").unwrap();
+    path.1 = format!("{}:{}", folder.path().join("bin").display(), path.1);
+    let bench = Bench::with(settings).await;
+    let lines = format!("timeout_ms: 1500\n{OPEN}parameters: [{{name: text, type: string, required: true}}]\n");
+    bench.run("boxed", "[docker, run, -i, demo/image, '--say={{params.text}}']", &lines).await;
+    let review = bench.host.host.review("boxed").await.unwrap();
+    assert!(review.argv.join(" ").contains("run --rm --init --label plugward.plugin="), "{:?}", review.argv);
+    let call = |text: &str| {
+        let (host, arguments) = (bench.host.host.clone(), json!({ "text": text }));
+        tokio::spawn(async move { host.call(crate::support::request("boxed.boxed", arguments)).await })
+    };
+    let late = call("a b");
+    let (name, mut process) = container(folder.path()).await;
+    let result: Value = serde_json::from_str(late.await.unwrap().outcome.unwrap().result.get()).unwrap();
+    assert_eq!(result["_meta"]["plugward/command"]["timed_out"], true, "{result}");
+    assert!(!folder.path().join("held").join(&name).exists(), "it is gone before the answer is there");
+    assert!(!process.wait().unwrap().success());
+    let runs = fs::read_to_string(folder.path().join("runs")).unwrap();
+    assert!(runs.contains(&format!("--name {name}")) && runs.trim_end().ends_with("demo/image --say=a b"), "{runs}");
+    // Two at a time have names of their own, and a caller that goes away leaves none.
+    let gone = call("x");
+    let (second, mut process) = container(folder.path()).await;
+    assert_ne!(second, name);
+    gone.abort();
+    eventually("it ends", || (!folder.path().join("held").join(&second).exists()).then_some(())).await;
+    assert!(!process.wait().unwrap().success());
+    // What a host that was killed left has a name of this plugin, and goes when it is switched on; others stay.
+    bench.host.host.disable("boxed").await.unwrap();
+    let left = folder.path().join("held").join(format!("{}-7", name.rsplit_once('-').unwrap().0));
+    let foreign = folder.path().join("held/somebody-elses");
+    let mut process = std::process::Command::new("sleep").arg("70").spawn().unwrap();
+    fs::write(&left, format!("{}\n", process.id())).unwrap();
+    fs::write(&foreign, "").unwrap();
+    bench.host.host.enable("boxed").await.unwrap();
+    assert!(foreign.exists(), "a container of somebody else was ended");
+    assert!(!left.exists() && !process.wait().unwrap().success(), "{:?}", bench.host.host.logs("boxed").unwrap());
 }
 
 // B079: a placeholder that means nothing is an error of the file, and braces that are none are text.

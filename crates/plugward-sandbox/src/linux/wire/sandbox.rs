@@ -37,9 +37,19 @@ pub(in crate::linux) fn put_sandbox(out: &mut Vec<u8>, spec: &SandboxSpec) {
             put_listed(out, listed);
         }
     }
-    let Limits { memory_bytes, address_space_bytes, cpu_s, processes, open_files, file_bytes, disk_bytes, wall_s } =
-        spec.limits;
-    let limits = [memory_bytes, address_space_bytes, cpu_s, processes, open_files, file_bytes, disk_bytes, wall_s];
+    let Limits {
+        memory_bytes,
+        address_space_bytes,
+        cpu_s,
+        processes,
+        open_files,
+        file_bytes,
+        disk_bytes,
+        wall_s,
+        cpu_percent,
+    } = spec.limits;
+    let limits =
+        [memory_bytes, address_space_bytes, cpu_s, processes, open_files, file_bytes, disk_bytes, wall_s, cpu_percent];
     for limit in limits {
         out.push(u8::from(limit.is_some()));
         out.extend_from_slice(&limit.unwrap_or_default().to_le_bytes());
@@ -81,6 +91,7 @@ pub(super) fn take_sandbox(rest: &mut &[u8]) -> Result<SandboxSpec, Malformed> {
             file_bytes: take_limit(rest)?,
             disk_bytes: take_limit(rest)?,
             wall_s: take_limit(rest)?,
+            cpu_percent: take_limit(rest)?,
         },
         user: match (take_flag(rest)?, take_u32(rest)?, take_u32(rest)?) {
             (false, ..) => UserPolicy::Same,

@@ -40,6 +40,11 @@ impl Witnesses {
         known.insert(name, applied);
     }
 
+    /// Forgets what was confirmed under `name`.
+    pub(in crate::linux) fn forget(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
     /// Name of the rules of a specification in this boot, as `BOOT_ID/HASH`. Arguments and environment are not part of it.
     pub(in crate::linux) fn name(spec: &LaunchSpec, sandbox: &SandboxSpec) -> String {
         let mut rules = Vec::new();

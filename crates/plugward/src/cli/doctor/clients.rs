@@ -47,7 +47,11 @@ pub(super) fn rows(settings: &Settings) -> Vec<Row> {
             )),
         }
     };
-    machine.survey().iter().filter_map(row).collect()
+    let records = machine.records_fault().map(|fault| {
+        let meaning = "`connect` and `disconnect` write nothing while it is";
+        Row::warning("client records", fault.to_string(), meaning, "mend the file, or move it away")
+    });
+    records.into_iter().chain(machine.survey().iter().filter_map(row)).collect()
 }
 
 /// Profiles with a budget.

@@ -8,7 +8,7 @@ use jsonc_parser::tokens::{Token, TokenAndRange};
 use jsonc_parser::{CollectOptions, CommentCollectionStrategy, ParseOptions, parse_to_ast};
 use serde_json::{Map, Number, Value, json};
 
-use super::{EditError, Splice, Spot, indent_at, line_end, line_start};
+use super::{EditError, Splice, Spot, exact, indent_at, line_end, line_start};
 
 /// Indentation of a file that has none to copy.
 const INDENT: &str = "  ";
@@ -48,11 +48,11 @@ pub(super) fn read(text: &str) -> Result<Value, EditError> {
 
 fn value(node: &ast::Value<'_>) -> Value {
     match node {
-        ast::Value::StringLit(text) => Value::String(text.value.to_string()),
-        // A number that would not be written as it stands is compared as it stands.
+        ast::Value::StringLit(text) => exact::text(&text.value),
+        // A number that would not be written as it stands is kept as it stands.
         ast::Value::NumberLit(number) => match number.value.parse::<Number>() {
             Ok(parsed) if parsed.to_string() == number.value => Value::Number(parsed),
-            _ => Value::String(format!("\0{}", number.value)),
+            _ => exact::of(number.value),
         },
         ast::Value::BooleanLit(boolean) => Value::Bool(boolean.value),
         ast::Value::NullKeyword(_) => Value::Null,
@@ -148,7 +148,7 @@ impl Document<'_> {
             let indent = indent_at(text, first).to_owned();
             Splice::put(self.end_of_line(after, close), format!("{end}{indent}{}{trail}", property(&indent)))
         } else {
-            Splice::put(after, format!(" {}: {}{trail}", quoted(name), new))
+            Splice::put(after, format!(" {}: {}{trail}", quoted(name), exact::json(new)))
         };
         lead.into_iter().chain([put]).collect()
     }
@@ -209,9 +209,9 @@ fn render(value: &Value, unit: &str, indent: &str, end: &str) -> String {
             format!("{{{end}{}{end}{indent}}}", members.join(&format!(",{end}")))
         }
         Value::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {
-            let items: Vec<String> = items.iter().map(Value::to_string).collect();
+            let items: Vec<String> = items.iter().map(exact::json).collect();
             format!("[{}]", items.join(", "))
         }
-        other => other.to_string(),
+        other => exact::json(other),
     }
 }

@@ -8,6 +8,7 @@
 //! order, unknown keys, indentation, line ends and a byte order mark stay, because the text is cut and not printed
 //! anew. Refuses files that do not parse, with the place, and files whose form leaves no room for a safe edit.
 
+mod exact;
 mod jsonc;
 mod toml;
 mod yaml;
@@ -17,6 +18,7 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 
 use super::table::Format;
+pub(super) use exact::shown;
 
 /// Why a file is left as it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -168,7 +170,7 @@ fn read(format: Format, body: &str) -> Result<Value, EditError> {
 }
 
 fn entries_of(document: &Value, spot: Spot<'_>) -> Result<Vec<(String, Value)>, EditError> {
-    let named = |item: &Value| Some((item.get("name")?.as_str()?.to_owned(), item.clone()));
+    let named = |item: &Value| Some((shown(item.get("name")?.as_str()?), item.clone()));
     match document.get(spot.container) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(items)) if spot.is_list => Ok(items.iter().filter_map(named).collect()),

@@ -3,9 +3,12 @@
 //! Owns the cutting of a file into tables by their headers. Refuses entries that are written within another table: they
 //! share lines with what is not ours.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{EditError, Splice, Spot, line_end, place};
+
+/// The one key of what the parser makes of a time.
+const TIME: &str = "$__toml_private_datetime";
 
 /// The document as values.
 pub(super) fn read(text: &str) -> Result<Value, EditError> {
@@ -23,16 +26,54 @@ pub(super) fn insert(text: &str, spot: Spot<'_>, entry: &Value) -> Result<Vec<Sp
         new.push_str(if text.ends_with('\n') { "" } else { end });
         new.push_str(if text.trim().is_empty() { "" } else { end });
     }
-    new.push_str(&format!("[{}.{}]{end}", spot.container, spot.name));
     let members = entry.as_object().ok_or_else(|| EditError::form("the entry is no table"))?;
-    for (name, value) in members {
-        let value = match value {
-            Value::Array(items) => format!("[{}]", items.iter().map(scalar).collect::<Vec<_>>().join(", ")),
-            value => scalar(value),
-        };
-        new.push_str(&format!("{name} = {value}{end}"));
-    }
+    write_table(&mut new, &format!("{}.{}", spot.container, spot.name), members, end);
     Ok(vec![Splice::put(text.len(), new)])
+}
+
+/// A table under a header of its own, then the tables in it, each behind an empty line.
+fn write_table(to: &mut String, path: &str, members: &Map<String, Value>, end: &str) {
+    to.push_str(&format!("[{path}]{end}"));
+    let (tables, plain): (Vec<_>, Vec<_>) = members.iter().partition(|(_, value)| as_table(value).is_some());
+    for (name, value) in plain {
+        to.push_str(&format!("{} = {}{end}", key(name), inline(value)));
+    }
+    for (name, value) in tables {
+        if let Some(inner) = as_table(value) {
+            to.push_str(end);
+            write_table(to, &format!("{path}.{}", key(name)), inner, end);
+        }
+    }
+}
+
+/// The members of a table; none of a time, which the parser gives as one.
+fn as_table(value: &Value) -> Option<&Map<String, Value>> {
+    value.as_object().filter(|_| time(value).is_none())
+}
+
+fn time(value: &Value) -> Option<&str> {
+    value.get(TIME)?.as_str()
+}
+
+/// A name as a key: bare where TOML allows it.
+fn key(name: &str) -> String {
+    let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if is_bare { name.to_owned() } else { scalar(&Value::from(name)) }
+}
+
+/// A value on one line.
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Object(map) => match time(value) {
+            Some(time) => time.to_owned(),
+            None => {
+                let member = |(name, value): (&String, &Value)| format!("{} = {}", key(name), inline(value));
+                format!("{{ {} }}", map.iter().map(member).collect::<Vec<_>>().join(", "))
+            }
+        },
+        other => scalar(other),
+    }
 }
 
 /// A text, number or boolean. JSON's escapes are TOML's, save for one character.

@@ -8,10 +8,13 @@ use std::collections::VecDeque;
 use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
 use serde_json::{Map, Value, json};
 
-use super::{EditError, Splice, Spot, indent_at, line_end};
+use super::{EditError, Splice, Spot, exact, indent_at, line_end};
 
 /// Deepest nesting read; settings are flat.
 const DEPTH_MAX: usize = 64;
+
+/// Key of the value that stands for a reference to another part of the file.
+const ALIAS: &str = "\0alias";
 
 /// The document as values. What is not quoted counts as what it looks like.
 pub(super) fn read(text: &str) -> Result<Value, EditError> {
@@ -69,7 +72,7 @@ fn node(events: &mut Events<'_>) -> Result<Option<Node>, EditError> {
     let mut node = Node { value: Value::Null, start, is_block: false, entries: Vec::new(), items: Vec::new() };
     match event {
         Event::Scalar(text, style, ..) => node.value = scalar(&text, style),
-        Event::Alias(anchor) => node.value = json!({ "\0alias": anchor }),
+        Event::Alias(anchor) => node.value = json!({ ALIAS: anchor }),
         Event::SequenceStart(style, ..) => {
             node.is_block = style == StructureStyle::Block;
             while !matches!(events.front(), None | Some((Event::SequenceEnd, _))) {
@@ -102,7 +105,7 @@ fn node(events: &mut Events<'_>) -> Result<Option<Node>, EditError> {
 
 fn scalar(text: &str, style: ScalarStyle) -> Value {
     if style != ScalarStyle::Plain {
-        return Value::String(text.to_owned());
+        return exact::text(text);
     }
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
@@ -110,12 +113,36 @@ fn scalar(text: &str, style: ScalarStyle) -> Value {
         "false" | "False" | "FALSE" => Value::Bool(false),
         text => match text.parse::<serde_json::Number>() {
             Ok(number) if number.to_string() == text => Value::Number(number),
-            _ => Value::String(text.to_owned()),
+            _ if may_be_no_text(text) => exact::of(text),
+            _ => exact::text(text),
         },
     }
 }
 
+/// Whether some reader of YAML takes an unquoted text for a number, a boolean or a time. Quotes would change it.
+fn may_be_no_text(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let digits = unsigned.strip_prefix('.').unwrap_or(unsigned);
+    let in_number = |c: char| c.is_ascii_hexdigit() || "_:.+-xXoOtTzZ ".contains(c);
+    let is_like_number = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(in_number);
+    let word = unsigned.to_ascii_lowercase();
+    is_like_number || matches!(word.as_str(), "yes" | "no" | "on" | "off" | "y" | "n" | ".inf" | ".nan")
+}
+
+fn has_alias(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(has_alias),
+        Value::Object(map) => map.contains_key(ALIAS) || map.values().any(has_alias),
+        _ => false,
+    }
+}
+
 pub(super) fn insert(text: &str, spot: Spot<'_>, entry: &Value) -> Result<Vec<Splice>, EditError> {
+    if has_alias(entry) {
+        let message =
+            format!("entry `{}` refers to another part of the file with `*`; write that out first", spot.name);
+        return Err(EditError::Form(message));
+    }
     let end = line_end(text);
     let root = parse(text)?.filter(|root| !root.value.is_null());
     let root_indent = match &root {
@@ -160,8 +187,8 @@ fn lines(spot: Spot<'_>, entry: &Value, indent: &str, end: &str) -> String {
 
 fn member((name, value): (&String, &Value)) -> (String, String) {
     let value = match value {
-        Value::Array(items) => format!("[{}]", items.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")),
-        value => value.to_string(),
+        Value::Array(items) => format!("[{}]", items.iter().map(exact::json).collect::<Vec<_>>().join(", ")),
+        value => exact::json(value),
     };
     (name.clone(), value)
 }

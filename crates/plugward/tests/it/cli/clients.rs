@@ -68,6 +68,29 @@ fn all_means_all_that_are_here() {
     assert!(done.stderr.contains("zed/settings.json") && done.stdout.contains("connected cursor"), "{}", done.stderr);
 }
 
+/// One that cannot be written, first in order, costs the others nothing, and a script can tell that not all was done.
+#[test]
+fn one_that_cannot_be_written_does_not_stop_the_others() {
+    let (cli, user, cursor) = user();
+    std::fs::create_dir_all(user.path().join(".config/zed")).unwrap();
+    let zed = user.path().join(".config/zed/settings.json");
+    // A link into a folder that is not there reads as no file, and cannot be written, whoever asks.
+    let claude = user.path().join(".claude.json");
+    std::os::unix::fs::symlink(user.path().join("nowhere/settings.json"), &claude).unwrap();
+    std::fs::create_dir_all(user.path().join(".claude")).unwrap();
+    let done = cli.ends(1, &["connect", "--all", "--yes", "--json"]);
+    let changes: Value = serde_json::from_str(&done.stdout).unwrap();
+    let of = |name: &str| {
+        let found = changes["changes"].as_array().unwrap().iter().find(|change| change["client"] == name);
+        found.unwrap_or_else(|| panic!("{name}: {changes}")).clone()
+    };
+    assert_eq!(of("claude-code")["changed"], false);
+    assert!(of("claude-code")["error"].as_str().unwrap().contains(".claude.json"), "{changes}");
+    assert_eq!((&of("cursor")["changed"], &of("zed")["changed"]), (&json!(true), &json!(true)));
+    assert!(std::fs::read_to_string(&cursor).unwrap().contains("plugward") && zed.exists());
+    assert!(done.stderr.contains("CLIENT_SETTINGS_UNUSABLE"), "{}", done.stderr);
+}
+
 #[test]
 fn mistakes_are_told_with_what_to_do() {
     let (cli, user, cursor) = user();

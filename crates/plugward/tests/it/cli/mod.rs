@@ -11,6 +11,7 @@ mod on_demand;
 mod output;
 mod secrets;
 mod trial;
+mod types;
 mod walk;
 
 use std::io::{Read as _, Write as _};

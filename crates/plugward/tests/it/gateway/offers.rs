@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::client::Client;
 use super::home_with;
-use crate::support::Fixture;
+use crate::support::{Fixture, TestHost};
 
 pub(super) fn offering(id: &str) -> Fixture {
     let fixture = Fixture::imported(id, &["conformance"]);
@@ -143,4 +143,45 @@ async fn a_profile_without_a_plugin_has_nothing_of_it() {
     let read = client.request("resources/read", &json!({"uri": "test://static-text"}));
     assert_eq!(read["error"]["code"], json!(-32601), "{read}");
     client.close();
+}
+
+/// A home with an agent's prompt from a file, beside a server.
+async fn home_with_prompt() -> tempfile::TempDir {
+    let test = TestHost::new().await;
+    let file = test.home().join("reviewer.yaml");
+    let text = "type: agent\nname: reviewer\ndescription: Reviews\narguments: [{name: diff, required: true}]\n\
+                prompt_template: \"Review {{params.diff}}\"\n";
+    std::fs::write(&file, text).unwrap();
+    test.host.install(&file, None).await.unwrap();
+    test.approve("reviewer").await;
+    test.host.enable("reviewer").await.unwrap();
+    test.run(&Fixture::normal("tool")).await;
+    test.close().await
+}
+
+// Requirements 135, 159: a prompt of a file is one like any other to a client, in both eras, and within its profile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_of_a_file_is_offered_like_any_other() {
+    let mut client = Client::start(home_with_prompt().await);
+    assert_eq!(client.handshake()["capabilities"], json!({"tools": {"listChanged": true}, "prompts": {}}));
+    client.list();
+    let listed = client.request("prompts/list", &json!({}))["result"].clone();
+    assert_eq!(names(&listed, "prompts", "name"), ["reviewer_reviewer"]);
+    assert_eq!(listed["prompts"][0]["arguments"], json!([{"name": "diff", "required": true}]));
+    let params = json!({"name": "reviewer_reviewer", "arguments": {"diff": "\"{{params.diff}}\" grüße"}});
+    let expected = json!([{"role": "user", "content": {"type": "text", "text": "Review \"{{params.diff}}\" grüße"}}]);
+    assert_eq!(client.request("prompts/get", &params)["result"]["messages"], expected);
+    let got = client.request("prompts/get", &modern(params))["result"].clone();
+    assert_eq!((&got["resultType"], &got["messages"]), (&json!("complete"), &expected));
+    let missing = client.request("prompts/get", &json!({"name": "reviewer_reviewer"}));
+    assert_eq!(missing["error"]["code"], json!(-32602));
+    assert!(missing["error"]["message"].as_str().unwrap().contains("`diff` is required"), "{missing}");
+    let home = client.close().home;
+    std::fs::write(home.path().join("config.toml"), "[profiles.default]\nplugins = [\"tool\"]\n").unwrap();
+    let mut narrow = Client::start(home);
+    assert_eq!(narrow.handshake()["capabilities"], json!({"tools": {"listChanged": true}}));
+    narrow.list();
+    let denied = narrow.request("prompts/get", &json!({"name": "reviewer_reviewer", "arguments": {"diff": "x"}}));
+    assert!(denied["error"]["code"].is_i64(), "{denied}");
+    assert!(narrow.close().status.success());
 }

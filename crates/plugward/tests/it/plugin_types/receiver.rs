@@ -5,12 +5,20 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 use crate::support::eventually;
+
+/// The made-up authority that signed the receiver's certificate.
+pub(super) const AUTHORITY: &[u8] = include_bytes!("../../../../plugward-host/src/outbound/tests/authority.pem");
+const CERTIFICATE: &[u8] = include_bytes!("../../../../plugward-host/src/outbound/tests/server.pem");
+const KEY: &[u8] = include_bytes!("../../../../plugward-host/src/outbound/tests/server.key");
 
 /// What is done with a request.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +62,20 @@ pub(super) struct Receiver {
 impl Receiver {
     /// Reacts to one request after the other, and to all that follow with status 200.
     pub(super) async fn reacting(reactions: &[Reaction]) -> Self {
+        Self::start(reactions, None).await
+    }
+
+    /// Answers every request with status 200, over TLS.
+    pub(super) async fn over_tls() -> Self {
+        let chain = CertificateDer::pem_slice_iter(CERTIFICATE).map(Result::unwrap).collect();
+        let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = builder.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap();
+        Self::start(&[], Some(TlsAcceptor::from(Arc::new(config)))).await
+    }
+
+    async fn start(reactions: &[Reaction], tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let reactions: Arc<Mutex<VecDeque<Reaction>>> = Arc::new(Mutex::new(reactions.iter().copied().collect()));
@@ -62,7 +84,16 @@ impl Receiver {
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, Arc::clone(&reactions), Arc::clone(&kept)));
+                let (reactions, kept, tls) = (Arc::clone(&reactions), Arc::clone(&kept), tls.clone());
+                tokio::spawn(async move {
+                    match tls {
+                        None => serve(stream, reactions, kept).await,
+                        Some(tls) => match tls.accept(stream).await {
+                            Ok(stream) => serve(stream, reactions, kept).await,
+                            Err(_refused_by_the_sender) => {}
+                        },
+                    }
+                });
             }
         });
         Self { address, received, task }
@@ -88,7 +119,11 @@ impl Drop for Receiver {
     }
 }
 
-async fn serve(mut stream: TcpStream, reactions: Arc<Mutex<VecDeque<Reaction>>>, kept: Arc<Mutex<Vec<Received>>>) {
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    reactions: Arc<Mutex<VecDeque<Reaction>>>,
+    kept: Arc<Mutex<Vec<Received>>>,
+) {
     let mut pending = Vec::new();
     while let Some(request) = request(&mut stream, &mut pending).await {
         let reaction = reactions.lock().unwrap().pop_front().unwrap_or(Reaction::Status(200));
@@ -106,6 +141,7 @@ async fn serve(mut stream: TcpStream, reactions: Arc<Mutex<VecDeque<Reaction>>>,
             Reaction::HangUp => return,
         };
         let _gone = stream.write_all(answer.as_bytes()).await;
+        let _gone = stream.flush().await;
         match reaction {
             Reaction::CutShort => return,
             Reaction::Drip => {
@@ -118,7 +154,7 @@ async fn serve(mut stream: TcpStream, reactions: Arc<Mutex<VecDeque<Reaction>>>,
     }
 }
 
-async fn request(stream: &mut TcpStream, pending: &mut Vec<u8>) -> Option<Received> {
+async fn request<S: AsyncRead + Unpin>(stream: &mut S, pending: &mut Vec<u8>) -> Option<Received> {
     loop {
         if let Some(end) = pending.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8(pending[..end + 2].to_vec()).unwrap();

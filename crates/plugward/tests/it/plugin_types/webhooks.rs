@@ -228,3 +228,79 @@ async fn a_webhook_that_changed_sends_nothing() {
     restart_other(&bench).await;
     assert_eq!(receiver.received().len(), 1);
 }
+
+/// What happens to one plugin, as its receiver hears it; and what is taken away is not used any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_life_is_told_until_the_host_is_taken_away() {
+    let receiver = Receiver::reacting(&[]).await;
+    let bench = Bench::new(settings()).await;
+    let host = &bench.test.host;
+    bench.run("other", OTHER).await;
+    bench.run("notice", &hook(&receiver, "events: [\"plugin.*\"]\n")).await;
+    let package = std::fs::read_dir(bench.test.home().join("plugins")).unwrap().flatten();
+    let package = package.map(|entry| entry.path()).find(|path| path.join("other.yaml").exists()).unwrap();
+    host.disable("other").await.unwrap();
+    receiver.has(1).await;
+    std::fs::write(package.join("other.yaml"), OTHER.replace("hello", "obey")).unwrap();
+    assert!(host.enable("other").await.is_err());
+    receiver.has(2).await;
+    host.remove("other").await.unwrap();
+    let told: Vec<_> = receiver.has(3).await.iter().map(|sent| sent.json()["type"].clone()).collect();
+    assert_eq!(told, [json!("plugin.stopped"), json!("plugin.held"), json!("plugin.removed")]);
+    // It is not told of itself, and after its host was taken away of nothing.
+    host.restart("notice").await.unwrap();
+    host.set_permissions("notice", &[]).await.unwrap();
+    let witness = Receiver::reacting(&[]).await;
+    let text = hook(&witness, "events: [plugin.ready]\n").replace("name: notice", "name: witness");
+    bench.run("witness", &text).await;
+    bench.run("again", &OTHER.replace("other", "again")).await;
+    witness.has(1).await;
+    assert!(host.enable("notice").await.is_err());
+    assert_eq!(receiver.received().len(), 3);
+}
+
+/// Over TLS it has to be the receiver that was meant; an authority of one's own is trusted once it was added.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_over_tls_has_to_prove_who_it_is() {
+    for (added, is_delivered) in [(true, true), (false, false)] {
+        let receiver = Receiver::over_tls().await;
+        let mut settings = settings();
+        if added {
+            settings.trust = plugward_host::Trust::with_added(super::receiver::AUTHORITY).unwrap();
+        }
+        let bench = Bench::new(settings).await;
+        let text = hook(&receiver, "events: [plugin.ready]\n").replace("http://", "https://");
+        bench.run("notice", &text).await;
+        bench.run("other", OTHER).await;
+        let counts = eventually("the delivery is over", || {
+            let counts = bench.test.host.host_status("notice").unwrap().deliveries.unwrap();
+            (counts.delivered + counts.failed == 1).then_some(counts)
+        })
+        .await;
+        assert_eq!((counts.delivered == 1, receiver.received().len()), (is_delivered, usize::from(is_delivered)));
+        assert_eq!(counts.failing.is_some_and(|reason| reason.contains("extra_roots")), !is_delivered);
+    }
+}
+
+// Invariant 7: a receiver that is down for long costs a bounded amount of memory, and what is lost is counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_nobody_takes_are_counted_past_a_limit() {
+    const WAIT_MAX: usize = 256;
+    let receiver = Receiver::reacting(&[Reaction::Silence; 9]).await;
+    let bench = Bench::new(settings()).await;
+    bench.run("other", OTHER).await;
+    bench.run("notice", &hook(&receiver, "events: [\"plugin.*\"]\ntimeout_ms: 30000\n")).await;
+    let counts = || bench.test.host.host_status("notice").unwrap().deliveries.unwrap();
+    // Two events each time, one of which is being sent.
+    for _ in 0..=WAIT_MAX {
+        if counts().dropped > 0 {
+            break;
+        }
+        restart_other(&bench).await;
+    }
+    let told = eventually("the queue is full", || Some(counts()).filter(|counts| counts.dropped > 0)).await;
+    assert_eq!((told.waiting, told.is_sending), (WAIT_MAX, true), "{told:?}");
+    let view = bench.test.host.plugin("notice").await.unwrap();
+    assert!(view.activity.contains("256 waiting") && view.activity.contains("dropped"), "{}", view.activity);
+    assert_eq!(receiver.received().len(), 1);
+}

@@ -1,6 +1,7 @@
 //! Shared by all test modules: hosts with a home of their own, fixture plugins and bounded waits.
 #![allow(clippy::needless_pass_by_value, reason = "a test reads better with `json!` as the argument")]
 
+pub(crate) mod http_server;
 pub(crate) mod marks;
 
 use std::fmt::Write as _;
@@ -169,6 +170,7 @@ pub(crate) struct Settings {
     pub(crate) restart_base_delay: Duration,
     pub(crate) supervision: SupervisionSettings,
     pub(crate) host_environment: Vec<(String, String)>,
+    pub(crate) trust: plugward_host::Trust,
 }
 
 impl Default for Settings {
@@ -182,6 +184,7 @@ impl Default for Settings {
             restart_base_delay: Duration::from_millis(50),
             supervision: SupervisionSettings::default(),
             host_environment: vec![("PATH".to_owned(), format!("{bin}:{path}"))],
+            trust: plugward_host::Trust::default(),
         }
     }
 }
@@ -274,7 +277,7 @@ pub(crate) fn config(home: &Path, settings: Settings) -> HostConfig {
         naming: settings.naming,
         restart_base_delay: settings.restart_base_delay,
         supervision: settings.supervision,
-        trust: plugward_host::Trust::default(),
+        trust: settings.trust,
         operator: "test".to_owned(),
     }
 }
