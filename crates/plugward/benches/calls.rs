@@ -1,12 +1,15 @@
 //! What the host adds to a call, against talking to the same server directly.
 //!
-//! Owns three ways to the same tool: the pipes of the server itself, [`Host::call`], and `plugward serve --stdio`. The
-//! ways take turns within each round, so that a machine that is busy for a while is busy for all of them. Also: CPU
+//! Owns the ways to the same tool: the pipes of the server itself, [`Host::call`], `plugward serve --stdio`, and
+//! `plugward serve --http` in both eras. The ways take turns within each round, so that a machine that is busy for a while is busy for all of them. Also: CPU
 //! time per call, and memory with one plugin and with twenty. Refuses to judge: it prints figures and ratios.
 //!
 //! The server is the fixture inside this very executable, so it is built like everything else that is measured.
 #![allow(clippy::print_stdout, reason = "the figures are the output")]
 #![allow(missing_docs, reason = "a program of its own, without an interface")]
+
+#[path = "calls/http.rs"]
+mod http;
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -95,6 +98,14 @@ async fn measure() -> Fallible<()> {
         Ok(client) => ways.push(Way::new("serve --stdio", Road::Direct(client))),
         Err(error) => println!("`plugward serve --stdio` is not measured: {error}"),
     }
+    let over_http = tempfile::tempdir()?;
+    match serve_http(over_http.path()).await {
+        Ok([session, stateless]) => {
+            ways.push(Way::new("http, session", Road::Http(session)));
+            ways.push(Way::new("http, no state", Road::Http(stateless)));
+        }
+        Err(error) => println!("`plugward serve --http` is not measured: {error}"),
+    }
     for way in &ways {
         for _ in 0..WARM_UP {
             way.road.call().await?;
@@ -136,6 +147,8 @@ struct Way {
 enum Road {
     /// An MCP server over pipes: the fixture, or our own face.
     Direct(Arc<Client>),
+    /// Our own face over HTTP.
+    Http(Arc<http::Client>),
     /// A host, and the tool of the plugin that is called: in its sandbox, or without one.
     Host(Host, &'static str),
 }
@@ -239,6 +252,10 @@ impl Road {
                 let answer = client.call().await?;
                 if answer.contains("hello") { Ok(()) } else { Err(answer.into()) }
             }
+            Road::Http(client) => {
+                let answer = client.call().await?;
+                if answer.contains("hello") { Ok(()) } else { Err(answer.into()) }
+            }
             Road::Host(host, tool) => {
                 let arguments = RawValue::from_string(ARGUMENTS.to_owned())?;
                 let selector = ToolSelector::Id((*tool).to_owned());
@@ -253,6 +270,7 @@ impl Road {
     fn cpu(&self) -> Duration {
         match self {
             Road::Direct(client) if client.is_ours => cpu_of(&client.process.pid().to_string()),
+            Road::Http(client) => cpu_of(&client.server.pid().to_string()),
             _ => cpu_of("self"),
         }
     }
@@ -352,6 +370,17 @@ fn fixture_spec() -> Fallible<LaunchSpec> {
 
 /// Our own MCP server face, on a home in which the same plugin is switched on.
 async fn serve(home: &Path) -> Fallible<Arc<Client>> {
+    Client::start(prepared(home).await?, "fx_echo").await
+}
+
+/// The same over HTTP: a client with a session, and one without.
+async fn serve_http(home: &Path) -> Fallible<[Arc<http::Client>; 2]> {
+    let server = http::Server::start(prepared(home).await?, home).await?;
+    Ok([http::Client::new(&server, true).await?, http::Client::new(&server, false).await?])
+}
+
+/// The program on a home in which the plugin is switched on.
+async fn prepared(home: &Path) -> Fallible<LaunchSpec> {
     let host = open(home).await?;
     run_plugin(&host, "fx", "full").await?;
     host.shutdown().await;
@@ -364,8 +393,7 @@ async fn serve(home: &Path) -> Fallible<Arc<Client>> {
         ("PLUGWARD_DAEMON".into(), "off".into()),
         ("PATH".into(), program_folder()?.into()),
     ];
-    let spec = LaunchSpec { executable, argv, cwd: "/".into(), env, stop: StopGrace::default(), sandbox: None };
-    Client::start(spec, "fx_echo").await
+    Ok(LaunchSpec { executable, argv, cwd: "/".into(), env, stop: StopGrace::default(), sandbox: None })
 }
 
 fn program_folder() -> Fallible<PathBuf> {

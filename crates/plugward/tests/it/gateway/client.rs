@@ -4,7 +4,7 @@
 //! understand more of the protocol than ids, so that the tests see the wire as it is.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
@@ -28,6 +28,8 @@ pub(super) struct Client {
     passed: Vec<Value>,
     next_id: u64,
     home: TempDir,
+    /// The home that it joined, where that is not its own.
+    served: Option<PathBuf>,
 }
 
 /// What came after the input was closed.
@@ -48,6 +50,13 @@ impl Client {
     /// Starts the program on a home that another one serves. The home stays the other's.
     pub(super) fn join(other: &Self) -> Self {
         Self::over(command(other.home()), tempfile::tempdir().unwrap())
+    }
+
+    /// Starts the program on a home that something else serves.
+    pub(super) fn join_at(home: &Path) -> Self {
+        let mut client = Self::over(command(home), tempfile::tempdir().unwrap());
+        client.served = Some(home.to_owned());
+        client
     }
 
     /// Runs another command of the program on the same home, and gives its output as JSON.
@@ -82,11 +91,11 @@ impl Client {
             let _ = errors.read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         });
-        Self { child, stdin, lines, stderr: Some(stderr), passed: Vec::new(), next_id: 1, home }
+        Self { child, stdin, lines, stderr: Some(stderr), passed: Vec::new(), next_id: 1, home, served: None }
     }
 
     pub(super) fn home(&self) -> &Path {
-        self.home.path()
+        self.served.as_deref().unwrap_or(self.home.path())
     }
 
     /// Writes one line as it is.

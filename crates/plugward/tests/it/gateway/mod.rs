@@ -7,6 +7,7 @@ mod client;
 mod crowd;
 mod crowd_client;
 mod ending;
+mod hot;
 mod http;
 mod http_client;
 mod isolation;
