@@ -382,7 +382,7 @@ async fn requirement_28_other_backends_are_unsupported_and_unknown_keys_invalid(
     let test = TestHost::new().await;
     let head = "id: fx\nname: F\nversion: 1.0.0\npermissions: []\nbackend:\n  type: mcp\n";
     for (rest, code) in [
-        ("  transport: http\n  command: x\n", ErrorCode::McpCapabilityUnsupported),
+        ("  transport: none\n  command: x\n", ErrorCode::McpCapabilityUnsupported),
         ("  transport: stdio\n  command: x\n  tool_timeout: 3\n", ErrorCode::PluginManifestInvalid),
     ] {
         let package = Package::with_manifest(&format!("{head}{rest}"));

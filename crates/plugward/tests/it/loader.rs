@@ -102,7 +102,8 @@ async fn a_folder_made_after_the_start_is_followed_through_edit_rename_delete_an
     it.put("10-a.yaml", &a);
     it.put("b.yaml", &b);
     it.holds(&[("a", &a), ("b", &b)]).await;
-    assert!(it.problems().is_empty(), "{:?}", it.problems());
+    // What is told of a look is told once all of it is done.
+    eventually("nothing is wrong any more", || it.problems().is_empty().then_some(())).await;
     // An edit in place, by an editor that empties the file first.
     let edited = says("a", 2);
     fs::write(it.path("10-a.yaml"), "").unwrap();
