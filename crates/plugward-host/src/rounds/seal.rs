@@ -10,9 +10,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use ring::hmac;
 use serde_json::value::RawValue;
-use sha2::Sha256;
 
 /// How long a text can come back. A person answers within minutes; what is an hour old was forgotten.
 const LIFE: Duration = Duration::from_secs(60 * 60);
@@ -25,9 +24,6 @@ const FORM: &str = "1";
 
 /// 256 bits cannot be guessed, and are what the hash works with.
 const KEY_BYTES: usize = 32;
-
-/// Block of the hash.
-const BLOCK_BYTES: usize = 64;
 
 /// Setting under which the key is kept: a client may come back after a restart.
 pub(crate) const KEY_SETTING: &str = "round-key";
@@ -80,8 +76,8 @@ impl Seal {
             return None;
         }
         let expiry = seconds(now + LIFE);
-        let tag = self.tag(purpose, expiry, state.get()).finalize().into_bytes();
-        let text = format!("{FORM}.{expiry}.{}.{}", hex(&tag), state.get());
+        let tag = hmac::sign(&self.key(), &covered(purpose, expiry, state.get()));
+        let text = format!("{FORM}.{expiry}.{}.{}", hex(tag.as_ref()), state.get());
         serde_json::value::to_raw_value(&text).ok()
     }
 
@@ -94,28 +90,31 @@ impl Seal {
             return None;
         }
         // Compared in constant time, and before anything is believed.
-        self.tag(purpose, expiry, state).verify_slice(&tag).ok()?;
+        hmac::verify(&self.key(), &covered(purpose, expiry, state), &tag).ok()?;
         if expiry < seconds(now) {
             return None;
         }
         RawValue::from_string(state.to_owned()).ok()
     }
 
-    fn tag(&self, purpose: Purpose<'_>, expiry: u64, state: &str) -> Hmac<Sha256> {
-        let Purpose { plugin, version, client, method, subject } = purpose;
-        // A key shorter than a block is one that is filled up with zeros.
-        let mut block = [0; BLOCK_BYTES];
-        block[..KEY_BYTES].copy_from_slice(&self.0);
-        let mut mac = Hmac::<Sha256>::new(&block.into());
-        let parts = [plugin.as_bytes(), version.as_bytes(), client.as_bytes(), method.as_bytes(), subject];
-        for part in parts.into_iter().chain([state.as_bytes()]) {
-            // With their lengths, so that no part can lend bytes to the next.
-            mac.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-            mac.update(part);
-        }
-        mac.update(&expiry.to_be_bytes());
-        mac
+    fn key(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, &self.0)
     }
+}
+
+/// What a tag is about.
+fn covered(purpose: Purpose<'_>, expiry: u64, state: &str) -> Vec<u8> {
+    let Purpose { plugin, version, client, method, subject } = purpose;
+    let parts =
+        [plugin.as_bytes(), version.as_bytes(), client.as_bytes(), method.as_bytes(), subject, state.as_bytes()];
+    let mut bytes = Vec::with_capacity(state.len() + 256);
+    for part in parts {
+        // With their lengths, so that no part can lend bytes to the next.
+        bytes.extend_from_slice(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        bytes.extend_from_slice(part);
+    }
+    bytes.extend_from_slice(&expiry.to_be_bytes());
+    bytes
 }
 
 fn seconds(time: SystemTime) -> u64 {
