@@ -81,6 +81,12 @@ pub fn launcher_main_without(layer: &str) -> ! {
     }
 }
 
+/// What [`launcher_main_without`] can leave out.
+#[cfg(feature = "mutation")]
+pub fn layer_names() -> impl Iterator<Item = &'static str> {
+    Layers::NAMES.iter().map(|(name, _)| *name)
+}
+
 /// As [`launcher_main`], on a kernel whose Landlock is taken to be no newer than `abi`: for tests of older machines.
 #[cfg(feature = "mutation")]
 pub fn launcher_main_with_landlock(abi: u8) -> ! {

@@ -1,6 +1,6 @@
 //! Leaving out one layer at a time: a suite that stays green without a layer does not test it.
 
-use std::os::fd::AsRawFd as _;
+use std::{collections::BTreeSet, os::fd::AsRawFd as _};
 
 use plugward_sandbox::{Level, SpawnError};
 
@@ -14,6 +14,16 @@ const LAYERS_BEHIND_BWRAP: [&str; 3] = ["landlock", "seccomp", "limits"];
 /// Every layer of level `full`.
 const LAYERS: [&str; 10] =
     ["files", "read-only", "processes", "network", "ipc", "host-name", "capabilities", "landlock", "seccomp", "limits"];
+
+/// Layers with a test of their own.
+/// The last one by `levels::without_namespaces_full_is_refused_and_partial_works` and its neighbours.
+const LAYERS_APART: [&str; 3] = ["descriptors", "no-new-privileges", "permission"];
+
+/// A layer that is in no list would be one that nothing tests.
+pub(crate) fn every_layer_is_left_out_somewhere() {
+    let listed: BTreeSet<&str> = LAYERS.into_iter().chain(LAYERS_APART).collect();
+    assert_eq!(plugward_sandbox::layer_names().collect::<BTreeSet<_>>(), listed);
+}
 
 // Requirement 146: without any one layer at least one attack is answered differently.
 pub(crate) fn leaving_out_any_layer_is_noticed() {

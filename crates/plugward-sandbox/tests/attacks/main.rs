@@ -48,6 +48,7 @@ const TESTS: &[Test] = tests![
     hosts::listed_hosts_take_every_layer,
     hosts::every_address_can_lead_to_one_listener,
     hosts::bubblewrap_makes_no_such_network,
+    layers::every_layer_is_left_out_somewhere,
     layers::leaving_out_any_layer_is_noticed,
     layers::witness_refuses_a_level_that_lacks_a_layer,
     layers::leaving_out_the_descriptors_is_noticed,
