@@ -245,3 +245,15 @@ async fn an_endless_line_ends_at_the_limit_by_name() {
 async fn a_flood_on_stderr_is_read_and_forgotten() {
     explode(&Bomb { kind: "stderr", limit: "processes: 64", beyond: 128, ..DEFAULTS }).await;
 }
+
+// The same for a plugin that ignores the signal of that limit: it is killed, and the limit is named all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn processor_time_that_goes_on_ends_by_name_too() {
+    let host = TestHost::with(Settings { environment: Environment::Production, ..Settings::default() }).await;
+    let stubborn = Fixture::imported("bomb", &["bombs", "--stubborn"]).backend("restart: never");
+    host.run(&stubborn.extra("sandbox:\n  cpu_seconds: 1\n")).await;
+    let _answer = host.call("bomb.bomb", json!({"kind": "cpu", "amount": 25_000})).await;
+    let fall = fall_of(&host, "bomb").await;
+    assert!(fall.contains("`cpu_seconds`"), "{fall}");
+    host.host.shutdown().await;
+}
