@@ -139,6 +139,9 @@ async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running
     Refresh::Changed
 }
 
+/// How the description of an end by KILL ends: also of a plugin that ignored the signal of its limit on processor time.
+const KILLED: &str = "(signal 9)";
+
 /// Says how the process ended, beyond "it closed its stdout".
 pub(crate) async fn describe_end(launched: &Launched, reason: String) -> String {
     /// The process usually follows its pipe at once.
@@ -197,7 +200,10 @@ async fn fell_over(
     inner.plugin_changed(plugin);
     // A plugin that broke a rule still runs; one that went away has a status worth knowing, which may take a moment.
     if !ending.is_fault {
-        let described = describe_end(launched, reason.clone()).await;
+        let mut described = describe_end(launched, reason.clone()).await;
+        if plugin.manifest.access.limits.cpu_seconds.is_some() && described.ends_with(KILLED) {
+            described.push_str("; one that ignores its limit on processor time, `cpu_seconds`, ends like this");
+        }
         if still_fallen(plugin, launched, &reason, |state| state.set_error(HostStatus::Unhealthy, described.clone())) {
             inner.plugin_changed(plugin);
         }

@@ -81,6 +81,12 @@ pub fn launcher_main_without(layer: &str) -> ! {
     }
 }
 
+/// What [`launcher_main_without`] can leave out.
+#[cfg(feature = "mutation")]
+pub fn layer_names() -> impl Iterator<Item = &'static str> {
+    Layers::NAMES.iter().map(|(name, _)| *name)
+}
+
 /// As [`launcher_main`], on a kernel whose Landlock is taken to be no newer than `abi`: for tests of older machines.
 #[cfg(feature = "mutation")]
 pub fn launcher_main_with_landlock(abi: u8) -> ! {
@@ -94,7 +100,7 @@ fn run(layers: Layers) -> i32 {
         let _best_effort = rustix::io::write(stderr(), text.as_bytes());
         return EXIT_USAGE;
     }
-    let control = match take_descriptors() {
+    let control = match take_descriptors(layers) {
         Ok(control) => control,
         Err(failure) => return report_failure(stdin(), &failure),
     };
@@ -118,8 +124,10 @@ fn report_failure(control: BorrowedFd<'_>, failure: &Failure) -> i32 {
 }
 
 /// Leaves the control socket, out of the way of descriptors 0 to 2, as the only open descriptor.
-fn take_descriptors() -> Result<OwnedFd, Failure> {
-    close_other_descriptors().map_err(Failure::at(Step::Descriptors))?;
+fn take_descriptors(layers: Layers) -> Result<OwnedFd, Failure> {
+    if layers.has(Layers::DESCRIPTORS) {
+        close_other_descriptors().map_err(Failure::at(Step::Descriptors))?;
+    }
     let control = fcntl_dupfd_cloexec(stdin(), FIRST_OTHER_DESCRIPTOR).map_err(Failure::at(Step::Descriptors))?;
     let null = File::options().read(true).write(true).open("/dev/null").map_err(Failure::at(Step::Descriptors))?;
     dup2_stdin(&null).map_err(Failure::at(Step::Descriptors))?;
@@ -191,7 +199,9 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     let _unnamed = set_name(PROCESS_NAME);
     // The specification may hold secrets: no other process of this user may read the launcher's memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::at(Step::Privileges))?;
-    set_no_new_privs(true).map_err(Failure::at(Step::Privileges))?;
+    if layers.has(Layers::NO_NEW_PRIVILEGES) {
+        set_no_new_privs(true).map_err(Failure::at(Step::Privileges))?;
+    }
     let signals = SignalEvents::take_over().map_err(Failure::at(Step::Signals))?;
 
     let Some(received) = receive_spec(control)? else { return Ok(None) };

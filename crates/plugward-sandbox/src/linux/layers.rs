@@ -31,6 +31,8 @@ layers! {
     8 SECCOMP "seccomp" #[doc = "System call filter."];
     9 LIMITS "limits" #[doc = "Limits on resources."];
     10 PERMISSION "permission" #[doc = "Leave to make namespaces: without it this is a machine that denies it to this program."];
+    11 DESCRIPTORS "descriptors" #[doc = "What the host's own starter left open is closed."];
+    12 NO_NEW_PRIVILEGES "no-new-privileges" #[doc = "No program that is executed gains a right; the kernel takes no filter without."];
 }
 
 impl Layers {

@@ -1,10 +1,12 @@
 //! Leaving out one layer at a time: a suite that stays green without a layer does not test it.
 
+use std::{collections::BTreeSet, os::fd::AsRawFd as _};
+
 use plugward_sandbox::{Level, SpawnError};
 
 use crate::{
     table::{Expected, rows, run},
-    world::{World, launcher_without, through_bwrap},
+    world::{World, finish, launcher, launcher_without, through_bwrap},
 };
 
 /// Layers that are ours where bubblewrap makes the others. Capabilities are gone by then.
@@ -12,6 +14,16 @@ const LAYERS_BEHIND_BWRAP: [&str; 3] = ["landlock", "seccomp", "limits"];
 /// Every layer of level `full`.
 const LAYERS: [&str; 10] =
     ["files", "read-only", "processes", "network", "ipc", "host-name", "capabilities", "landlock", "seccomp", "limits"];
+
+/// Layers with a test of their own.
+/// The last one by `levels::without_namespaces_full_is_refused_and_partial_works` and its neighbours.
+const LAYERS_APART: [&str; 3] = ["descriptors", "no-new-privileges", "permission"];
+
+/// A layer that is in no list would be one that nothing tests.
+pub(crate) fn every_layer_is_left_out_somewhere() {
+    let listed: BTreeSet<&str> = LAYERS.into_iter().chain(LAYERS_APART).collect();
+    assert_eq!(plugward_sandbox::layer_names().collect::<BTreeSet<_>>(), listed);
+}
 
 // Requirement 146: without any one layer at least one attack is answered differently.
 pub(crate) fn leaving_out_any_layer_is_noticed() {
@@ -48,5 +60,33 @@ pub(crate) fn witness_refuses_a_level_that_lacks_a_layer() {
             println!("{level} without {layer}: {error}");
             assert!(matches!(&error, SpawnError::NotHeld { .. }), "{layer}: {error}");
         }
+    }
+}
+
+/// What a starter of the host left open by mistake is a way to files that no layer looks at again.
+pub(crate) fn leaving_out_the_descriptors_is_noticed() {
+    let world = World::new();
+    // Without the flag that closes it, as a careless starter would have left it.
+    let open = rustix::io::dup(std::fs::File::open("/etc/passwd").unwrap()).unwrap();
+    let script = format!("if [ -e /proc/self/fd/{} ]; then echo found; else echo none; fi", open.as_raw_fd());
+    for level in [Level::Full, Level::Partial, Level::Limited] {
+        let spec = world.spec(level, "/bin/sh", &["-c", &script]);
+        assert_eq!(finish(launcher().spawn(&spec).unwrap()).stdout.trim(), "none", "{level}");
+        let without = launcher_without("descriptors").spawn_unwitnessed(&spec).unwrap();
+        // Level `full` of our own making has a second keeper: the first process of its namespaces closes all it has.
+        let wanted = if level == Level::Full && !through_bwrap() { "none" } else { "found" };
+        assert_eq!(finish(without).stdout.trim(), wanted, "{level} without `descriptors`");
+    }
+}
+
+/// The kernel takes neither rules nor a filter from a process that a program could give rights to, so nothing starts.
+pub(crate) fn leaving_out_no_new_privileges_starts_nothing() {
+    let world = World::new();
+    for level in [Level::Full, Level::Partial, Level::Limited] {
+        let spec = world.attack(level, "stat", &["/"]);
+        assert!(launcher().spawn_unwitnessed(&spec).is_ok(), "control: {level}");
+        let started = launcher_without("no-new-privileges").spawn_unwitnessed(&spec);
+        let Err(error) = started else { panic!("{level} starts without `no-new-privileges`") };
+        println!("{level} without no-new-privileges: {error}");
     }
 }

@@ -31,6 +31,7 @@ mod rows;
 mod rows_commands;
 mod rows_servers;
 mod sandbox_access;
+mod sandbox_bombs;
 mod sandbox_egress;
 mod sandbox_gate;
 mod sandbox_limits;

@@ -16,6 +16,10 @@ const LOCKED_BYTES: u64 = 64 * 1024;
 /// Signals that may wait to be delivered; they are counted per user, so a plugin must not use up the host's.
 const PENDING_SIGNALS: u64 = 1024;
 
+/// Processor time in seconds from the signal that names this limit to the end by force, for a process that ignores it. With
+/// none between them the kernel goes straight to KILL, which does not say what for.
+const CPU_GRACE_S: u64 = 1;
+
 /// How the number of processes is counted here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::linux) enum ProcessCount {
@@ -46,17 +50,18 @@ pub(super) fn apply(limits: &Limits, count: ProcessCount) -> io::Result<()> {
     ];
     for (resource, limit) in wanted {
         if let Some(limit) = limit {
-            lower(resource, limit)?;
+            let grace = if matches!(resource, Resource::Cpu) { CPU_GRACE_S } else { 0 };
+            lower(resource, limit, limit.saturating_add(grace))?;
         }
     }
     Ok(())
 }
 
-fn lower(resource: Resource, limit: u64) -> io::Result<()> {
+fn lower(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     // The interface has no word for "at most", and `None` is its infinity.
     let maximum = getrlimit(resource).maximum;
-    let limit = Some(maximum.map_or(limit, |maximum| maximum.min(limit)));
-    setrlimit(resource, Rlimit { current: limit, maximum: limit })?;
+    let at_most = |limit: u64| Some(maximum.map_or(limit, |maximum| maximum.min(limit)));
+    setrlimit(resource, Rlimit { current: at_most(soft), maximum: at_most(hard) })?;
     Ok(())
 }
 

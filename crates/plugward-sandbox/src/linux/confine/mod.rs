@@ -35,6 +35,7 @@ pub(super) use limits::ProcessCount;
 pub(super) struct Confinement {
     limits: Option<(Limits, ProcessCount)>,
     user: Option<(Uid, Gid)>,
+    no_new_privileges: bool,
     drop_capabilities: bool,
     landlock: Option<landlock::Ruleset>,
     filter: Option<bpf::Program>,
@@ -59,6 +60,7 @@ impl Confinement {
             applied: limits.map_or(applied, |(limits, count)| applied.with(limits::applied(&limits, count))),
             limits,
             user: None,
+            no_new_privileges: layers.has(Layers::NO_NEW_PRIVILEGES),
             drop_capabilities: layers.has(Layers::CAPABILITIES),
             landlock: None,
             filter,
@@ -129,7 +131,9 @@ impl Confinement {
         if let Some((limits, count)) = &self.limits {
             limits::apply(limits, *count).map_err(Failure::at(Step::Limits))?;
         }
-        set_no_new_privs(true).map_err(Failure::at(Step::Privileges))?;
+        if self.no_new_privileges {
+            set_no_new_privs(true).map_err(Failure::at(Step::Privileges))?;
+        }
         if self.drop_capabilities {
             capabilities::close_all_ways_back().map_err(Failure::at(Step::Capabilities))?;
         }
