@@ -26,7 +26,7 @@ const FULL_RETRY_SECONDS: u64 = 30;
 
 /// `initialize`: begins a session.
 #[allow(clippy::result_large_err, reason = "both sides are the answer")]
-pub(super) fn hello(shared: &Shared, asked: &Asked) -> Result<Response, Response> {
+pub(super) fn hello(shared: &Shared, asked: &Asked, accepts: Accepts) -> Result<Response, Response> {
     let params = InitializeParams::parse(asked.params.as_deref()).map_err(|reason| {
         failure(StatusCode::BAD_REQUEST, Some(&asked.id), &RpcError::new(codes::INVALID_PARAMS, reason))
     })?;
@@ -42,7 +42,8 @@ pub(super) fn hello(shared: &Shared, asked: &Asked) -> Result<Response, Response
     // Made of JSON by ourselves.
     let result = serde_json::value::RawValue::from_string(result)
         .map_err(|_| refusal(StatusCode::INTERNAL_SERVER_ERROR, codes::INTERNAL_ERROR, "hello cannot be written"))?;
-    let mut response = json(StatusCode::OK, envelope::result(&asked.id, &result));
+    let answer = envelope::result(&asked.id, &result);
+    let mut response = if accepts.json { json(StatusCode::OK, answer) } else { sse::alone(answer) };
     if let Ok(id) = HeaderValue::from_str(session.id()) {
         response.headers_mut().insert(SESSION_ID, id);
     }

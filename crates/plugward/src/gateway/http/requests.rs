@@ -33,7 +33,11 @@ pub(super) async fn dispatch(shared: &Shared, posted: Posted, bytes: &[u8]) -> R
                 return stateless::answer(shared, posted, id, method, params, named).await;
             }
             let asked = Asked { id, method, params, reads_stream: false, held: None };
-            if is_hello { legacy::hello(shared, &asked) } else { legacy::ask(shared, posted, asked).await }
+            if is_hello {
+                legacy::hello(shared, &asked, posted.accepts)
+            } else {
+                legacy::ask(shared, posted, asked).await
+            }
         }
         Message::Notification { method, params } => {
             // Nothing of these revisions is told by a notification: giving up is closing the connection.

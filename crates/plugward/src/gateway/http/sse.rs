@@ -52,6 +52,12 @@ pub(super) trait Source: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Option<Event>> + Send;
 }
 
+/// An answer that is one event, for a client that takes nothing but streams.
+pub(super) fn alone(text: String) -> Response {
+    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))];
+    (headers, Event { id: None, text, is_last: true }.write()).into_response()
+}
+
 /// The answer with these events, `begun` first.
 pub(super) fn respond<S: Source>(source: S, begun: &[Event], keep_alive: Duration) -> Response {
     let first: String = begun.iter().map(Event::write).collect();

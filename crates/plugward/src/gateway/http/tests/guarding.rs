@@ -79,7 +79,11 @@ async fn clients_are_served_whatever_their_accept_header_says() {
         assert_eq!((reply.status.as_u16(), reply.is_stream()), (200, is_stream), "{accept}");
         assert!(reply.text().await.contains(r#""result":{"tools":[]}"#), "{accept}");
         let reply = face.post(&[("accept", accept)], &hello("2025-06-18")).await;
-        assert_eq!(reply.status.as_u16(), 200, "{accept}");
+        // Case B030: whoever takes nothing but streams gets one, for `initialize` as for everything else.
+        let wants_stream = accept == "text/event-stream";
+        assert_eq!((reply.status.as_u16(), reply.is_stream()), (200, wants_stream), "{accept}");
+        let text = reply.text().await;
+        assert!(text.contains("protocolVersion") && text.starts_with("data: ") == wants_stream, "{accept}: {text}");
     }
     assert_eq!(face.post(&[("accept", "text/html")], &hello("2025-06-18")).await.refused().await, (406, -32600));
     for kind in ["text/plain", ""] {
