@@ -169,6 +169,11 @@ fn mistakes_in_an_integration_are_told_with_their_place() {
         assert!(error.contains(expected), "{url}: {error}");
     }
     assert!(parse_manifest(&with("http://localhost:3000/", "permissions: [net:localhost:3000]"), "x").is_ok());
+    // Row V6: a wider permission would switch the judgement of the address off.
+    for wider in ["net:*", "net:*.test", "net:b.test", "net:a.test:8443"] {
+        let error = refused(&with("https://a.test/", &format!("permissions: [\"{wider}\"]")));
+        assert!(error.contains("`net:a.test:443` is all it may ask for"), "{wider}: {error}");
+    }
     for (rest, expected) in [
         (
             "payload_template: '{\"a\": {{event.constructor.constructor}}}'",
