@@ -16,8 +16,6 @@ pub struct GateView {
     pub gate: Gate,
     /// Whether a person switched it on.
     pub enabled: bool,
-    /// Whether a person switched it off; a gate that is neither has not been decided on.
-    pub switched_off: bool,
 }
 
 impl Host {
@@ -26,11 +24,8 @@ impl Host {
         let view = |plugin: std::sync::Arc<crate::supervisor::Plugin>| {
             let gate = plugin.manifest.backend.command_tool()?.gate?;
             let tool = plugin.manifest.declared_tools.iter().flatten().next()?.clone();
-            let (enabled, switched_off) = {
-                let state = plugin.state();
-                (state.row.enabled, state.switched_off)
-            };
-            Some(GateView { plugin: plugin.id.clone(), tool, gate, enabled, switched_off })
+            let enabled = plugin.state().row.enabled;
+            Some(GateView { plugin: plugin.id.clone(), tool, gate, enabled })
         };
         self.inner.all().into_iter().filter_map(view).collect()
     }

