@@ -48,7 +48,7 @@ impl PluginNotice {
             version: plugin.manifest.version.clone(),
             status: state.status,
             host_status: state.host_status,
-            is_held: state.is_held,
+            is_held: state.hold.is_held(),
             error: state.error.clone(),
         }
     }

@@ -91,6 +91,22 @@ pub enum PromptError {
         /// Its length.
         bytes: usize,
     },
+    /// The whole of it, which is not put together then.
+    #[error("prompt of {bytes} bytes exceeds the limit of {limit} bytes")]
+    Whole {
+        /// Bytes of all texts together.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+/// What stands at a piece.
+fn told<'a>(piece: &'a Piece, texts: &BTreeMap<&str, &'a str>) -> &'a str {
+    match piece {
+        Piece::Text(text) => text,
+        Piece::Value(name) => texts.get(name.as_str()).copied().unwrap_or_default(),
+    }
 }
 
 impl PromptTemplate {
@@ -117,12 +133,12 @@ impl PromptTemplate {
         Json::Object(told)
     }
 
-    /// The result of `prompts/get` with these values. A value that may be absent and is stands as its default, or as no
+    /// The result of `prompts/get` with these values, of at most `max_bytes` of text. A value that may be absent and is stands as its default, or as no
     /// text at all.
     ///
     /// # Errors
     /// [`PromptError`] when a value is missing, unknown, no text or too long.
-    pub fn fill(&self, values: &Map<String, Json>) -> Result<Json, PromptError> {
+    pub fn fill(&self, values: &Map<String, Json>, max_bytes: u64) -> Result<Json, PromptError> {
         let mut texts: BTreeMap<&str, &str> = BTreeMap::new();
         for (name, value) in values {
             let Some(argument) = self.arguments.iter().find(|argument| argument.name == *name) else {
@@ -144,16 +160,14 @@ impl PromptTemplate {
                 (None, false) => {}
             }
         }
+        // Before any of it is made: one value in many places is far more than what was sent.
+        let pieces = self.messages.iter().flat_map(|message| &message.text.pieces);
+        let bytes = pieces.map(|piece| told(piece, &texts).len() as u64).fold(0, u64::saturating_add);
+        if bytes > max_bytes {
+            return Err(PromptError::Whole { bytes, limit: max_bytes });
+        }
         let message = |message: &PromptMessage| {
-            let text: String = message
-                .text
-                .pieces
-                .iter()
-                .map(|piece| match piece {
-                    Piece::Text(text) => text.as_str(),
-                    Piece::Value(name) => texts.get(name.as_str()).copied().unwrap_or_default(),
-                })
-                .collect();
+            let text: String = message.text.pieces.iter().map(|piece| told(piece, &texts)).collect();
             json!({"role": message.role.as_str(), "content": {"type": "text", "text": text}})
         };
         let messages: Vec<Json> = self.messages.iter().map(message).collect();

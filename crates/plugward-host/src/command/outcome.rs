@@ -272,7 +272,11 @@ fn structured(tool: &CommandTool, stdout: &str, is_cut: bool) -> Result<Option<V
                 Value::Object(found.collect())
             };
             if *every {
-                let matches: Vec<Value> = regex.captures_iter(stdout).take(MATCHES_MAX).map(|it| groups(&it)).collect();
+                let matches: Vec<Value> =
+                    regex.captures_iter(stdout).take(MATCHES_MAX + 1).map(|it| groups(&it)).collect();
+                if matches.len() > MATCHES_MAX {
+                    return Err(format!("output fits the tool's pattern more than {MATCHES_MAX} times"));
+                }
                 return Ok(Some(json!({ "matches": matches })));
             }
             let first = regex.captures(stdout).ok_or_else(|| "output does not fit the tool's pattern".to_owned())?;
@@ -344,6 +348,10 @@ mod tests {
         assert_eq!(structured(lines, "a:1:x\nb:22:y\nnothing\n"), Some(wanted));
         let first = "output: {pattern: 'v(?P<version>[0-9.]+)', matches: first}\n";
         assert_eq!(structured(first, "tool v1.2 v3"), Some(json!({ "version": "1.2" })));
+        // More than a result may hold is said, and not left out.
+        let many = result(lines, MainExit::Code(0), &"a:1:x\n".repeat(MATCHES_MAX + 1), "");
+        assert!(!many.success && many.error.unwrap().message.contains("more than 10000 times"));
+        assert!(result(lines, MainExit::Code(0), &"a:1:x\n".repeat(MATCHES_MAX), "").success);
         let bad = result(first, MainExit::Code(0), "none", "");
         assert_eq!((bad.success, bad.error.as_ref().unwrap().stage.as_str()), (false, "normalisation"));
         let bad = result("output: json\n", MainExit::Code(0), "oops", "");

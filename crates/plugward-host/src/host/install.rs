@@ -14,6 +14,7 @@ use plugward_policy::{
 };
 use plugward_store::PluginRow;
 
+use super::kept::{Afterwards, Kept, kept_key};
 use super::{HOMES_DIR, Host, INCOMING_DIR, Inner, PACKAGES_DIR, beside_tools_key, disabled_key, store_error};
 use crate::call::epoch_us;
 use crate::error::{ErrorCode, HostError};
@@ -51,6 +52,10 @@ impl Inner {
             .map_err(|_| HostError::internal("copying a package"))??;
         let record = row.clone();
         let project = self.project_folder();
+        if let Err(error) = self.forget_kept(&row.id).await {
+            remove_aside(self.package_dir(&row)).await;
+            return Err(error);
+        }
         let inserted = self
             .blocking(move |inner| {
                 // First: without it a crash in between would leave a plugin whose project is another one.
@@ -186,7 +191,12 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
+    async fn remove(self: Arc<Self>, id: &str) -> Result<(), HostError> {
+        self.take_out(id, Afterwards::Forget).await
+    }
+
+    /// Stops a plugin and takes it out of the set of plugins.
+    pub(super) async fn take_out(self: Arc<Self>, id: &str, afterwards: Afterwards) -> Result<(), HostError> {
         let plugin = match self.plugin(id) {
             Ok(plugin) => plugin,
             Err(_) => {
@@ -194,7 +204,7 @@ impl Inner {
                 let _roster = self.roster.lock().await;
                 match self.plugin(id) {
                     Ok(plugin) => plugin,
-                    Err(not_found) => return self.remove_unreadable(id, not_found).await,
+                    Err(not_found) => return self.remove_unreadable(id, not_found, afterwards).await,
                 }
             }
         };
@@ -202,7 +212,7 @@ impl Inner {
         if plugin.state().replaced_by.as_ref().is_some_and(|new| new.strong_count() > 0) {
             // Another version took its place meanwhile, and is what has this id now.
             drop(operation);
-            return Box::pin(self.remove(id)).await;
+            return Box::pin(self.take_out(id, afterwards)).await;
         }
         plugin.still_installed()?;
         // Its folders go last, and must not be those of a successor.
@@ -211,7 +221,7 @@ impl Inner {
         // Without the roster: others may be installed and removed for as long as this one takes to end.
         stop::stop(&self, &plugin, Ladder::ORDERLY).await;
         let row = plugin.state().row.clone();
-        if let Err(error) = self.forget(&plugin, &row).await {
+        if let Err(error) = self.forget(&plugin, &row, afterwards).await {
             // It is still installed, and can be removed once the store takes it.
             let missing = !plugin.missing_grants().is_empty();
             let mut state = plugin.state();
@@ -219,7 +229,7 @@ impl Inner {
             state.settle(missing);
             return Err(error);
         }
-        self.remove_folders(&row).await;
+        self.remove_folders(&row, afterwards).await;
         drop(leaving);
         tracing::info!(plugin = %plugin.id, "removed");
         self.events.send(HostEvent::PluginRemoved(plugin.id.clone()));
@@ -227,9 +237,14 @@ impl Inner {
     }
 
     /// Takes a stopped plugin out of the records and the set of plugins.
-    async fn forget(self: &Arc<Self>, plugin: &Plugin, row: &PluginRow) -> Result<(), HostError> {
+    async fn forget(
+        self: &Arc<Self>,
+        plugin: &Plugin,
+        row: &PluginRow,
+        afterwards: Afterwards,
+    ) -> Result<(), HostError> {
         let _roster = self.roster.lock().await;
-        self.forget_record(row).await?;
+        self.forget_record(row, afterwards).await?;
         self.plugins.write().unwrap_or_else(PoisonError::into_inner).remove(&plugin.id);
         self.path.registry.forget(&plugin.id);
         self.path.asks.forget(&plugin.id);
@@ -239,24 +254,50 @@ impl Inner {
 
     /// Forgets a plugin whose record could not be read when the host opened. It never ran here, and would otherwise
     /// neither go nor make room for a new installation.
-    async fn remove_unreadable(self: &Arc<Self>, id: &str, not_found: HostError) -> Result<(), HostError> {
+    async fn remove_unreadable(
+        self: &Arc<Self>,
+        id: &str,
+        not_found: HostError,
+        afterwards: Afterwards,
+    ) -> Result<(), HostError> {
         let wanted = id.to_owned();
         let Some(row) = self.blocking(move |inner| inner.path.store.plugin(&wanted)).await? else {
-            return Err(not_found);
+            return if self.forget_kept(id).await? { Ok(()) } else { Err(not_found) };
         };
-        self.forget_record(&row).await?;
-        self.remove_folders(&row).await;
+        self.forget_record(&row, afterwards).await?;
+        self.remove_folders(&row, afterwards).await;
         tracing::info!(plugin = %row.id, "removed a plugin whose record is not readable");
         Ok(())
     }
 
-    async fn forget_record(self: &Arc<Self>, row: &PluginRow) -> Result<(), HostError> {
+    /// Forgets what was kept of a plugin whose file had gone; returns whether there was any. What remains in its private
+    /// folder must not fall to another plugin with its id.
+    async fn forget_kept(self: &Arc<Self>, id: &str) -> Result<bool, HostError> {
+        let id = id.to_owned();
+        self.blocking(move |inner| {
+            let key = kept_key(&id);
+            if inner.path.store.setting(&key)?.is_none() {
+                return Ok(false);
+            }
+            remove_tree(&inner.config.home.join(HOMES_DIR).join(&id));
+            inner.path.store.set_setting(&key, None)?;
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn forget_record(self: &Arc<Self>, row: &PluginRow, afterwards: Afterwards) -> Result<(), HostError> {
         let id = row.id.clone();
         self.offers.forget(&id);
         self.blocking(move |inner| {
+            let kept = match afterwards {
+                Afterwards::Forget => None,
+                Afterwards::Keep => Kept::of(&inner.path.store, &id)?,
+            };
             // One transaction: half a memory of a removed plugin would hold back its next installation.
             inner.path.store.write(move |tx| {
                 tx.remove_plugin(&id)?;
+                tx.set_setting(&kept_key(&id), kept.as_deref())?;
                 tx.set_setting(&disabled_key(&id), None)?;
                 tx.set_setting(&beside_tools_key(&id), None)?;
                 tx.set_setting(&crate::supervisor::era_key(&id), None)?;
@@ -270,10 +311,12 @@ impl Inner {
         .await
     }
 
-    async fn remove_folders(&self, row: &PluginRow) {
+    async fn remove_folders(&self, row: &PluginRow, afterwards: Afterwards) {
         let home = &self.config.home;
-        let outputs = home.join(OUTPUTS_DIR).join(&row.id);
-        let folders = [self.package_dir(row), home.join(HOMES_DIR).join(&row.id), outputs];
+        let mut folders = vec![self.package_dir(row), home.join(OUTPUTS_DIR).join(&row.id)];
+        if afterwards == Afterwards::Forget {
+            folders.push(home.join(HOMES_DIR).join(&row.id));
+        }
         let _ = tokio::task::spawn_blocking(move || folders.iter().for_each(|folder| remove_tree(folder))).await;
     }
 
@@ -296,6 +339,12 @@ impl Inner {
                 })
                 .collect();
             remove_tree(&home.join(INCOMING_DIR));
+            let is_kept = |path: &Path| {
+                let name = path.file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
+                let is_home = path.parent() == Some(&home.join(HOMES_DIR));
+                // What cannot be told is not deleted.
+                is_home && inner.path.store.setting(&kept_key(name)).map_or(true, |kept| kept.is_some())
+            };
             let folders = [PACKAGES_DIR, HOMES_DIR, OUTPUTS_DIR].map(|name| std::fs::read_dir(home.join(name)));
             for folder in folders
                 .into_iter()
@@ -303,7 +352,7 @@ impl Inner {
                 .flatten()
                 .flatten()
                 .map(|entry| entry.path())
-                .filter(|path| !kept.contains(path))
+                .filter(|path| !kept.contains(path) && !is_kept(path))
             {
                 tracing::info!(folder = %folder.display(), "removing what is left of an unfinished install or remove");
                 remove_tree(&folder);

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::install::{
     copy_lone_file, create_private_dir, io_error, manifest_error, package_error, remove_aside, remove_tree,
 };
+use super::kept::{Afterwards, Kept, kept_key};
 use super::{INCOMING_DIR, Inner, PACKAGES_DIR};
 use crate::call::epoch_us;
 use crate::config::DRAIN_LIMIT_MAX;
@@ -84,7 +85,8 @@ impl Inner {
         .await
     }
 
-    /// Installs the plugin of a file. It is not approved, so that nothing of it runs.
+    /// Installs the plugin of a file. It is not approved, so that nothing of it runs, unless the same content was there
+    /// before and only its file had gone.
     pub(crate) async fn load_new(self: &Arc<Self>, file: &PluginFile) -> Result<(), HostError> {
         let _roster = self.roster.lock().await;
         let incoming = self.take_in(file).await?;
@@ -101,20 +103,33 @@ impl Inner {
         let place = self.package_dir(&incoming.row);
         put_in_place(incoming.copy, place.clone()).await?;
         let (record, from, project) = (incoming.row.clone(), file.loaded_from(), self.project_folder());
-        let kept = self.blocking(move |inner| {
+        let stored = self.blocking(move |inner| {
+            let mut record = record;
+            // The same content as before it went: what a person agreed to is agreed to.
+            let kept = Kept::read(&inner.path.store, &record.id, &record.package_digest)?;
+            record.enabled = kept.as_ref().is_some_and(Kept::enabled);
             inner.path.store.write(move |tx| {
                 tx.set_setting(&super::trust::project_key(&record.id), project.as_deref())?;
                 tx.insert_plugin(&record)?;
-                tx.set_setting(&loaded_key(&record.id), from.as_deref())
+                if let Some(kept) = &kept {
+                    kept.restore(tx, &record.id)?;
+                }
+                tx.set_setting(&kept_key(&record.id), None)?;
+                tx.set_setting(&loaded_key(&record.id), from.as_deref())?;
+                Ok(record)
             })
         });
-        if let Err(error) = kept.await {
-            remove_aside(place).await;
-            return Err(error);
-        }
-        tracing::info!(plugin = %incoming.row.id, file = %file.path.display(), "loaded");
-        let plugin = self.adopt(incoming.row).await?;
+        let row = match stored.await {
+            Ok(row) => row,
+            Err(error) => {
+                remove_aside(place).await;
+                return Err(error);
+            }
+        };
+        tracing::info!(plugin = %row.id, file = %file.path.display(), "loaded");
+        let plugin = self.adopt(row).await?;
         self.plugin_changed(&plugin);
+        self.start_if_wanted(&plugin);
         Ok(())
     }
 
@@ -238,10 +253,10 @@ impl Inner {
         self.blocking(move |inner| inner.path.store.set_setting(&loaded_key(&id), from.as_deref())).await
     }
 
-    /// Removes a plugin whose file is gone.
+    /// Removes a plugin whose file is gone; its private folder and its approval stay for the same content.
     pub(crate) async fn unload(self: &Arc<Self>, id: &PluginId) -> Result<(), HostError> {
         tracing::info!(plugin = %id, "its file is gone");
-        Arc::clone(self).remove(id.as_str()).await
+        Arc::clone(self).take_out(id.as_str(), Afterwards::Keep).await
     }
 
     /// Copies and reads what a file is the plugin of; nothing refers to the copy yet.

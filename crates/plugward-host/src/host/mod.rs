@@ -8,6 +8,7 @@ mod exposed;
 mod gates;
 mod inspect;
 mod install;
+mod kept;
 mod lifecycle;
 mod load;
 mod review;

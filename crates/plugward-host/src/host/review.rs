@@ -277,7 +277,7 @@ impl Inner {
     async fn after_approval(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), HostError> {
         let (running, contract) = {
             let mut state = plugin.state();
-            state.is_held = false;
+            state.hold.release();
             if state.running.is_none() && state.status == plugward_policy::PluginStatus::PermissionRequired {
                 state.settle(false);
             }

@@ -100,7 +100,7 @@ impl Inner {
     /// Whether somebody approved it and nothing seen since speaks against that. Cheap: it does not hash the package;
     /// a start does.
     pub(super) async fn is_approved(self: &Arc<Self>, plugin: &Plugin) -> Result<bool, HostError> {
-        let is_held = plugin.state().is_held;
+        let is_held = plugin.state().hold.is_held();
         Ok(!is_held && self.current_approval(plugin).await?.is_some())
     }
 

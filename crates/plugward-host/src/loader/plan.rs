@@ -127,7 +127,9 @@ impl Scan {
     }
 
     fn sees(&self, file: &Path) -> bool {
-        !self.unreadable.keys().any(|folder| file.starts_with(folder))
+        // Below an entry that could not be read, nothing was seen either.
+        let is_bad = |path: &Path| matches!(self.files.get(path), Some(Found::Bad { .. } | Found::Unsettled));
+        !self.unreadable.keys().any(|folder| file.starts_with(folder)) && !file.ancestors().skip(1).any(is_bad)
     }
 }
 

@@ -77,8 +77,15 @@ impl Look {
                 continue;
             }
             let path = entry.path();
-            // Through links; a link that leads nowhere is a file that is not there yet.
-            let Ok(found) = fs::metadata(&path) else { continue };
+            // Through links. What cannot be looked at is not gone: only an entry that went since the folder was read is.
+            let found = match fs::metadata(&path) {
+                Ok(found) => found,
+                Err(_) if is_absent(&path) => continue,
+                Err(error) => {
+                    self.take(path.clone(), Err(PackageError::os(&path, "read", error)));
+                    continue;
+                }
+            };
             if self.scan.files.len() >= MAX_PLUGIN_FILES {
                 let reason = format!("folders of plugin files hold more than {MAX_PLUGIN_FILES} plugins");
                 self.scan.unreadable.insert(folder.to_owned(), reason);
@@ -88,7 +95,7 @@ impl Look {
             if found.is_file() && is_plugin_name(&path) {
                 self.single(&path, source);
             } else if found.is_dir() {
-                let manifest = MANIFEST_NAMES.iter().map(|name| path.join(name)).find(|path| path.exists());
+                let manifest = MANIFEST_NAMES.iter().map(|name| path.join(name)).find(|path| !is_absent(path));
                 let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
                 match manifest {
                     Some(manifest) => self.package(path, &manifest, source),
@@ -158,6 +165,11 @@ impl Look {
             self.files.insert(path, file);
         }
     }
+}
+
+/// Whether there is no such entry; one that cannot be looked at is there.
+fn is_absent(path: &Path) -> bool {
+    matches!(fs::symlink_metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
 fn is_plugin_name(path: &Path) -> bool {
@@ -319,6 +331,23 @@ mod tests {
         }
         assert_ne!(digests[0], digests[1]);
         fs::remove_file(versions.join("2")).unwrap();
-        assert!(look(&FolderSettings::of(&plugins)).scan.files.is_empty(), "a link that leads nowhere is no file");
+        let dangling = look(&FolderSettings::of(&plugins)).scan.files;
+        assert!(matches!(dangling[&link], Found::Bad { .. }), "a link that leads nowhere is there, and no plugin");
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_a_problem_and_not_gone() {
+        // Who takes an error for a deletion deletes data: a link to itself, or a manifest behind one.
+        let folder = tempfile::tempdir().unwrap();
+        let turning = folder.path().join("a.yaml");
+        std::os::unix::fs::symlink(&turning, &turning).unwrap();
+        let package = folder.path().join("pack");
+        fs::create_dir(&package).unwrap();
+        std::os::unix::fs::symlink("plugin.yaml", package.join("plugin.yaml")).unwrap();
+        fs::create_dir(folder.path().join("empty")).unwrap();
+        let found = found(folder.path(), false);
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a.yaml", "pack"]);
+        assert!(found.iter().all(|(_, word)| word.starts_with("bad: ")), "{found:?}");
     }
 }

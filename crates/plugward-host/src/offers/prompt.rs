@@ -47,7 +47,7 @@ fn fill(prompt: &PromptTemplate, params: &RawObject, max_bytes: u64) -> Result<B
             serde_json::from_str(raw.get()).map_err(|_| OfferError::Invalid("`arguments` is not an object"))?
         }
     };
-    let filled = prompt.fill(&values).map_err(|error| OfferError::Rejected(invalid(&error.to_string())))?;
+    let filled = prompt.fill(&values, max_bytes).map_err(|error| OfferError::Rejected(invalid(&error.to_string())))?;
     let filled = to_raw_value(&filled).map_err(|error| OfferError::Failed(error.to_string()))?;
     let bytes = u64::try_from(filled.get().len()).unwrap_or(u64::MAX);
     if bytes > max_bytes {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_LENGTH, HeaderMap};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
 use plugward_policy::WebUrl;
 use tokio::time::{Instant, timeout_at};
 
@@ -22,6 +22,8 @@ pub(crate) struct BodyReader {
     /// When all of it has to be there.
     end: Option<Instant>,
     received_bytes: u64,
+    /// Compressed, so that its size says nothing. That is for whoever wants the body; a status stands by itself.
+    is_encoded: bool,
     incoming: Incoming,
     /// `None` once the end was read, and after an error.
     line: Option<Line>,
@@ -39,7 +41,10 @@ impl BodyReader {
         pool: Arc<Pool>,
     ) -> Result<Self, OutboundError> {
         let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-        let reader = Self { url: url.clone(), limits, end, received_bytes: 0, incoming, line: Some(line), pool };
+        let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+        let is_encoded = encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
+        let (url, line) = (url.clone(), Some(line));
+        let reader = Self { url, limits, end, received_bytes: 0, is_encoded, incoming, line, pool };
         match announced {
             Some(length) => reader.check_size(length).map(|()| reader),
             None => Ok(reader),
@@ -53,6 +58,9 @@ impl BodyReader {
     /// [`OutboundError::TimedOut`], [`OutboundError::TooLarge`], [`OutboundError::Broken`] or
     /// [`OutboundError::Protocol`]; the body has ended with any of them.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
+        if self.is_encoded && self.line.take().is_some() {
+            return Err(OutboundError::protocol(&self.url, "its answer is compressed, which was not asked for"));
+        }
         let Some(line) = &mut self.line else { return Ok(None) };
         let quiet_end = Instant::now() + self.limits.quiet;
         let deadline = self.end.map_or(quiet_end, |end| end.min(quiet_end));

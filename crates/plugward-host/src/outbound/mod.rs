@@ -206,9 +206,5 @@ fn check_head(url: &WebUrl, head: &hyper::http::response::Parts) -> Result<(), O
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(OutboundError::protocol(url, "it switched to another protocol, unasked"));
     }
-    let encodings = head.headers.get_all(header::CONTENT_ENCODING);
-    if encodings.iter().any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return Err(OutboundError::protocol(url, "its answer is compressed, which was not asked for"));
-    }
     Ok(())
 }

@@ -123,6 +123,7 @@ impl CommandTarget {
         arguments: Option<Box<RawValue>>,
     ) -> Result<(LaunchPlan, plugward_policy::Prepared, plugward_policy::CommandTool), RequestError> {
         let unavailable = |error: HostError| RequestError::Unavailable(error.message);
+        let seen = plugin.state().hold.seen();
         let planned = inner.plan(plugin).await.map_err(unavailable)?;
         if let Err(error) = start::check_approval(inner, plugin, &planned).await {
             inner.plugin_changed(plugin);
@@ -130,7 +131,10 @@ impl CommandTarget {
         }
         let Planned { mut plan, .. } = planned;
         // It differed for a while, and is what was approved again.
-        plugin.state().is_held = false;
+        let is_released = plugin.state().hold.release_after(seen);
+        if is_released {
+            inner.plugin_changed(plugin);
+        }
         let Some(tool) = plan.command.take() else {
             return Err(RequestError::Unavailable("it has no command".to_owned()));
         };

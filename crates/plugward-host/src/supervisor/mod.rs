@@ -28,6 +28,7 @@ pub(crate) mod containers;
 mod egress;
 mod era;
 mod health;
+mod hold;
 mod in_host;
 mod listen;
 pub(crate) mod per_client;
@@ -65,6 +66,7 @@ use crate::views::HeldTool;
 use crate::webhook::Deliveries;
 use backoff::Backoff;
 use containers::ContainerStart;
+use hold::Hold;
 use sleep::Sleep;
 
 /// An installed plugin.
@@ -128,7 +130,7 @@ pub(crate) struct State {
     /// What it said it offers beside tools when it ran last.
     pub(crate) offers: Offers,
     /// What would run differs from what was approved, as of the last look.
-    pub(crate) is_held: bool,
+    pub(crate) hold: Hold,
 }
 
 /// A process that was started and the conversation with it; not trusted with calls yet.
@@ -193,7 +195,7 @@ impl Plugin {
             removed: false,
             replaced_by: None,
             offers: Offers::default(),
-            is_held: false,
+            hold: Hold::default(),
             row,
         };
         Self {

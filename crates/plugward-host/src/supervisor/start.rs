@@ -260,7 +260,7 @@ pub(super) async fn check_approval(inner: &Arc<Inner>, plugin: &Plugin, planned:
     if approval.launch_digest == planned.plan.subject.digest().to_string() {
         return Ok(());
     }
-    plugin.state().is_held = true;
+    plugin.state().hold.hold();
     let message = format!("plugin `{id}` is held: what would run now is not what was approved");
     Err(HostError::new(ErrorCode::McpTrustApprovalRequired, message).with_hint(hint))
 }

@@ -159,6 +159,6 @@ impl Sender {
     fn is_wanted(&self) -> bool {
         let is_granted = self.plugin.missing_grants().is_empty();
         let state = self.plugin.state();
-        is_granted && state.row.enabled && !state.removed && !state.is_held
+        is_granted && state.row.enabled && !state.removed && !state.hold.is_held()
     }
 }

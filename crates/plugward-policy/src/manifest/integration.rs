@@ -163,6 +163,13 @@ fn read_url(map: &mut MapReader, requested: &mut access::Requested, report: &mut
         return None;
     }
     let permission = AccessPermission::Network(rule.clone());
+    // A wider rule would let the name lead where a webhook has no business.
+    for (asked, at, path) in requested.all() {
+        if matches!(asked, AccessPermission::Network(_)) && *asked != permission {
+            let hint = format!("a webhook connects to its URL alone: `{permission}` is all it may ask for");
+            report.error_hint(Some(at), path, format!("`{asked}` is not for the host of `{PATH}`"), hint);
+        }
+    }
     if !requested.contains(&permission) {
         // What a name says of itself must have been meant: nobody reads it out of a URL.
         if let Some(reason) = rule.red_flag() {

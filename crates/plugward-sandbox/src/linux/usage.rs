@@ -9,8 +9,9 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
 
 use super::tree;
 
-/// Most descriptors of one process that are looked at; the limit on open files of a usual plugin.
-const MAX_DESCRIPTORS: usize = 1024;
+/// Most entries of one table of descriptors that are looked at: the most open files a manifest may ask for, and the two
+/// entries of every folder.
+const MAX_DESCRIPTORS: usize = 65_536 + 2;
 /// Tables of descriptors a thread's is compared with, the latest first. A process with many tables has made them so that they
 /// are not found; then each thread is looked at, and some tables twice.
 const TABLES_COMPARED: usize = 4;

@@ -22,7 +22,7 @@ pub(super) async fn run(context: &Context, phase: String) -> Result<Exit, Failur
             None => format!("plugward info {}", gate.id),
         });
     }
-    Ok(if report.passed { Exit::Ok } else { Exit::Failure })
+    Ok(if report.passed == Some(false) { Exit::Failure } else { Exit::Ok })
 }
 
 fn text(report: &GateReport) -> String {
@@ -40,10 +40,16 @@ fn text(report: &GateReport) -> String {
             text.push('\n');
         }
     }
-    let verdict = match (report.gates.len(), report.passed) {
-        (0, _) => format!("no gate is switched on for {}", report.phase),
-        (_, true) => format!("{} may go on", report.phase),
-        (_, false) => format!("{} must not go on", report.phase),
+    for file in &report.not_loaded {
+        let head = format!("{} {}\n", paint(Tone::Bad, "✗ not loaded, and may be a gate"), safe(&file.path));
+        text.push_str(&head);
+        text.push_str(&safe_lines(&file.reasons.join("\n"), "    "));
+        text.push('\n');
+    }
+    let verdict = match report.passed {
+        None => format!("no gate ran for {}", report.phase),
+        Some(true) => format!("{} may go on", report.phase),
+        Some(false) => format!("{} must not go on", report.phase),
     };
     text + &verdict
 }

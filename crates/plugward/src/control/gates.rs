@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Failure;
 use super::operation::{GateBody, GateReport};
-use crate::wire::ErrorBody;
+use crate::wire::{ErrorBody, FileProblemBody};
 
 /// Who calls, in traces and decisions.
 const CALLER: &str = "cli:gate";
@@ -15,20 +15,25 @@ const CALLER: &str = "cli:gate";
 /// Characters of what a gate said that a report repeats; the trace and the gate itself have the rest.
 const OUTPUT_CHARS_MAX: usize = 4096;
 
-/// Runs every switched-on gate of `phase`.
+/// Runs every gate of `phase` but those a person switched off. One that nobody approved or switched on has not passed: its
+/// silence is no verdict.
 pub(super) async fn run(host: &Host, phase: &str, stop: &CancellationToken) -> Result<GateReport, Failure> {
     let phase: GatePhase =
         phase.parse().map_err(|error: plugward_policy::UnknownGatePhase| Failure::usage(error.to_string()))?;
-    let (on, off): (Vec<_>, Vec<_>) =
-        host.gates().into_iter().filter(|view| view.gate.phase == phase).partition(|view| view.enabled);
+    let (off, on): (Vec<_>, Vec<_>) =
+        host.gates().into_iter().filter(|view| view.gate.phase == phase).partition(|view| view.switched_off);
     let mut gates = Vec::new();
     for view in on {
         gates.push(one(host, &view, stop).await);
     }
+    let not_loaded: Vec<_> = host.gates_not_loaded().await.iter().map(FileProblemBody::from).collect();
+    let is_asked = !(gates.is_empty() && not_loaded.is_empty());
+    let is_good = not_loaded.is_empty() && gates.iter().all(|gate| gate.passed || !gate.blocking);
     Ok(GateReport {
         phase: phase.to_string(),
-        passed: gates.iter().all(|gate| gate.passed || !gate.blocking),
+        passed: is_asked.then_some(is_good),
         gates,
+        not_loaded,
         switched_off: off.into_iter().map(|view| view.plugin.to_string()).collect(),
     })
 }

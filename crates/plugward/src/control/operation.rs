@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use crate::profile::Profile;
 use crate::wire::{
-    AnswerBody, AskBody, FoldersBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody, SpanPageBody,
-    StatusBody, ToolBody, TrialBody,
+    AnswerBody, AskBody, FileProblemBody, FoldersBody, HostBody, LogLineBody, PluginBody, ReviewBody, SpanBody,
+    SpanPageBody, StatusBody, ToolBody, TrialBody,
 };
 
 /// One operation.
@@ -161,10 +161,13 @@ pub(crate) struct CallBody {
 pub(crate) struct GateReport {
     /// The phase.
     pub(crate) phase: String,
-    /// Whether no blocking gate failed.
-    pub(crate) passed: bool,
-    /// The gates that ran, in the order they were installed.
+    /// Whether no blocking gate failed; none if there was no gate to ask.
+    pub(crate) passed: Option<bool>,
+    /// The gates that were to run, in the order they were installed.
     pub(crate) gates: Vec<GateBody>,
+    /// Files that may be gates of any phase and could not be loaded: the phase fails with them.
+    #[serde(default)]
+    pub(crate) not_loaded: Vec<FileProblemBody>,
     /// Gates of the phase that are switched off.
     pub(crate) switched_off: Vec<String>,
 }

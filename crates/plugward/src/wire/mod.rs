@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use ask::{AnswerBody, AskBody};
 pub(crate) use error::{ErrorBody, NOT_FOUND_CODE, USAGE_CODE};
-pub(crate) use folders::FoldersBody;
+pub(crate) use folders::{FileProblemBody, FoldersBody};
 pub(crate) use host::HostBody;
 pub(crate) use log::LogLineBody;
 pub(crate) use plugin::{AccessLineBody, NetworkAttemptBody, PluginBody};

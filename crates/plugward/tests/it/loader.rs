@@ -288,6 +288,46 @@ async fn files_are_followed_without_notices_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_comes_back_needs_no_new_consent_and_other_content_does() {
+    // A folder that is not mounted for a while is empty: that must not cost approvals and data.
+    let it = Followed::new(FolderWatch::Events).await;
+    let (text, away) = (says("a", 1), it.folder.path().join("away"));
+    it.put("a.yaml", &text);
+    it.run("a").await;
+    let kept = it.test.home().join("homes/a/notes");
+    fs::write(&kept, "mine").unwrap();
+    // Not to be looked at is not gone.
+    let pid = it.test.host.host_status("a").unwrap().pid;
+    let turning = it.path(".turning");
+    symlink("a.yaml", &turning).unwrap();
+    fs::rename(&turning, it.path("a.yaml")).unwrap();
+    eventually("it is told", || (!it.problems().is_empty()).then_some(())).await;
+    assert_eq!(it.test.host.host_status("a").unwrap().pid, pid, "an error of a look ends a plugin");
+    it.put("a.yaml", &text);
+    fs::rename(it.folder(), &away).unwrap();
+    fs::create_dir(it.folder()).unwrap();
+    it.holds(&[]).await;
+    assert!(kept.exists(), "an empty folder deletes what a plugin keeps");
+    fs::remove_dir(it.folder()).unwrap();
+    fs::rename(&away, it.folder()).unwrap();
+    it.holds(&[("a", &text)]).await;
+    eventually("it runs as before", || it.test.host.host_status("a").unwrap().pid).await;
+    assert_eq!(it.test.text("a.say", json!({})).await, "pong");
+    // Other content under the same id was approved by nobody.
+    fs::remove_file(it.path("a.yaml")).unwrap();
+    it.holds(&[]).await;
+    it.put("a.yaml", &says("a", 2));
+    it.holds(&[("a", &says("a", 2))]).await;
+    assert!(it.test.host.enable("a").await.is_err());
+    // A person who removes it forgets it.
+    fs::remove_file(it.path("a.yaml")).unwrap();
+    it.holds(&[]).await;
+    it.test.host.remove("a").await.unwrap();
+    assert!(!kept.exists());
+    it.test.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_installed_by_hand_is_not_taken_over_by_a_file() {
     let it = Followed::new(FolderWatch::Events).await;
     let by_hand = Fixture::imported("mine", &["never-answers"]);

@@ -186,7 +186,7 @@ fn the_gates_of_a_phase_judge_it() {
         bench.cli.ok(&["enable", name]);
     };
     let empty = bench.cli.json(&["gate", "run", "pre-commit"]);
-    assert_eq!((&empty["passed"], &empty["gates"]), (&json!(true), &json!([])));
+    assert_eq!((&empty["passed"], &empty["gates"]), (&Value::Null, &json!([])), "no gate at all is no verdict");
     gate("has_notes", "command: [grep, -q, nothing, notes.md]\n");
     gate(
         "no_todo",
@@ -205,7 +205,7 @@ fn the_gates_of_a_phase_judge_it() {
     assert!(failed.stdout.contains("✗ failed later") && failed.stdout.contains("must not go on"), "{}", failed.stdout);
     bench.cli.ok(&["disable", "later"]);
     let off = bench.cli.json(&["gate", "run", "pre-deploy"]);
-    assert_eq!((&off["passed"], &off["switched_off"]), (&json!(true), &json!(["later"])));
+    assert_eq!((&off["passed"], &off["switched_off"]), (&Value::Null, &json!(["later"])));
     bench.cli.ends(2, &["gate", "run", "pre-commmit"]);
     // A gate whose file changed was not approved, so it cannot run, so it has not passed.
     fs::write(bench.cli.home().join("plugins/has_notes/has_notes.yaml"), "changed").unwrap();
@@ -215,4 +215,34 @@ fn the_gates_of_a_phase_judge_it() {
     assert_eq!(held["gates"][0]["error_code"], "MCP_TRUST_APPROVAL_REQUIRED");
     let info = bench.cli.json(&["info", "later"]);
     assert_eq!(info["host"]["backend_type"], "command");
+}
+
+// Issue 4, item 6: a gate that nobody approved, or whose file has a mistake, does not let a phase pass; a person who switches
+// one off does.
+#[test]
+fn a_gate_that_is_not_considered_fails_its_phase() {
+    let cli = Cli::new().config("plugins_dir = \"files\"\n");
+    let files = cli.home().join("files");
+    fs::create_dir(&files).unwrap();
+    let text = "type: quality_gate\nname: tidy\ndescription: A gate\ncommand: [\"true\"]\n";
+    fs::write(files.join("tidy.yaml"), text).unwrap();
+    let judged = |code: i32| -> Value {
+        let report = cli.run(&["gate", "run", "pre-commit", "--json"]);
+        assert_eq!(report.code, code, "{report:?}");
+        serde_json::from_str(&report.stdout).unwrap()
+    };
+    let unapproved = judged(1);
+    assert_eq!((&unapproved["passed"], &unapproved["gates"][0]["passed"]), (&json!(false), &json!(false)));
+    cli.ok(&["disable", "tidy"]);
+    let off = judged(0);
+    assert_eq!((&off["passed"], &off["switched_off"]), (&Value::Null, &json!(["tidy"])));
+    fs::write(files.join("typo.yaml"), "type: quality_gate\nnaem: typo\n").unwrap();
+    fs::write(files.join("tool.yaml"), "type: cli_tool\nnaem: typo\n").unwrap();
+    let typo = judged(1);
+    assert_eq!(typo["passed"], false);
+    let named: Vec<&str> =
+        typo["not_loaded"].as_array().unwrap().iter().filter_map(|file| file["path"].as_str()).collect();
+    assert!(named.len() == 1 && named[0].ends_with("typo.yaml"), "{typo}");
+    let shown = cli.ends(1, &["gate", "run", "pre-commit"]).stdout;
+    assert!(shown.contains("typo.yaml") && shown.contains("must not go on"), "{shown}");
 }

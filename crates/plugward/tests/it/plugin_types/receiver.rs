@@ -34,6 +34,8 @@ pub(super) enum Reaction {
     HangUp,
     /// Another place.
     Redirect,
+    /// 200 with a body that is compressed, which nobody asked for and nobody reads.
+    Compressed,
 }
 
 /// One request.
@@ -131,6 +133,9 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         let answer = match reaction {
             Reaction::Status(status) => format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok"),
             Reaction::CutShort | Reaction::Drip => "HTTP/1.1 200 X\r\ncontent-length: 99999\r\n\r\nok".to_owned(),
+            Reaction::Compressed => {
+                "HTTP/1.1 200 X\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\nok".to_owned()
+            }
             Reaction::Redirect => {
                 "HTTP/1.1 302 X\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n".to_owned()
             }

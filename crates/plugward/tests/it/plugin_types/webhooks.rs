@@ -107,10 +107,11 @@ fn signature_by_openssl(signed: &str) -> String {
 // more often.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_settles_whatever_the_receiver_does() {
-    use Reaction::{CutShort, Drip, HangUp, Redirect, Silence, Status};
+    use Reaction::{Compressed, CutShort, Drip, HangUp, Redirect, Silence, Status};
     for (reactions, retries, requests, is_delivered) in [
         (&[CutShort][..], 0, 1, true),
         (&[Drip][..], 0, 1, true),
+        (&[Compressed][..], 2, 1, true),
         (&[Status(500), Status(503), HangUp, Status(200)][..], 3, 4, true),
         (&[Status(500), Status(500)][..], 1, 2, false),
         (&[Status(500)][..], 0, 1, false),
