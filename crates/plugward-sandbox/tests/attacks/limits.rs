@@ -87,7 +87,7 @@ pub(crate) fn first_process_and_launcher_cannot_be_killed() {
 // Requirement 93: a plugin that only burns time ends, and the report names the signal of that limit.
 pub(crate) fn processor_time_ends() {
     let world = World::new();
-    for level in [Level::Full, Level::Limited] {
+    for level in [Level::Full, Level::Partial, Level::Limited] {
         let mut spec = world.spec(level, "/bin/sh", &["-c", "while :; do :; done"]);
         spec.sandbox.as_mut().unwrap().limits.cpu_s = Some(1);
         let outcome = finish(launcher().spawn(&spec).unwrap());

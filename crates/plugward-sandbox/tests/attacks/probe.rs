@@ -374,8 +374,14 @@ fn share_memory(mib: usize) -> io::Result<()> {
     wait_for_end()
 }
 
+/// Tries to make what `/proc` tells of this process root's. Refused or not, the attack goes on.
+fn hide_from_own_user() {
+    let _refused = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+}
+
 /// Memory that is in no map.
 fn hide_memory(mib: usize) -> io::Result<()> {
+    hide_from_own_user();
     // Behind as many others as it may have, in case somebody stops looking early.
     let mut others = Vec::new();
     while others.len() < 4096
@@ -450,6 +456,9 @@ fn fork_memory(mib: usize) -> io::Result<()> {
 
 /// Many files of one mebibyte, with names or without.
 fn fill_many(folder: &str, count: usize, nameless: bool) -> io::Result<()> {
+    if nameless {
+        hide_from_own_user();
+    }
     let mut open = Vec::new();
     for position in 0..count {
         let path = format!("{folder}/part-{position}");

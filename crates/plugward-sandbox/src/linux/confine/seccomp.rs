@@ -228,8 +228,9 @@ const CONDITIONAL: &[Rule] = &[
     Rule { number: libc::SYS_socketpair, unless: Unless::AnyOf(&[&[(0, libc::AF_UNIX as u32)]]), errno: libc::EPERM },
 ];
 
-/// A process that hides from its own user cannot be measured. At level `full` the launcher sees it all the same, and level
-/// `limited` is kept open for a plugward inside, which hides its own.
+/// A process that hides from its own user cannot be measured: its descriptors then belong to root, whom the launcher of an
+/// ordinary user is not, in a user namespace or out of one. Level `limited` is kept open for a plugward inside, which hides
+/// its own.
 const NO_HIDING: Rule = Rule {
     number: libc::SYS_prctl,
     unless: Unless::NoneOf { argument: 0, values: &[libc::PR_SET_DUMPABLE as u32] },
@@ -340,10 +341,7 @@ pub(super) fn program(network: &Network, level: Level, unix: UnixSockets) -> Pro
         rules.extend(NO_FAST_OPEN);
     }
     if level != Level::Limited {
-        rules.push(NO_OPENAT2);
-    }
-    if level == Level::Partial {
-        rules.push(NO_HIDING);
+        rules.extend([NO_OPENAT2, NO_HIDING]);
     }
     if level == Level::Full {
         rules.extend([SET_ID_CHANGE, SET_ID_CHANGE_HERE].concat());
