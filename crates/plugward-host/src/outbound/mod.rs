@@ -153,8 +153,8 @@ impl Response {
     ///
     /// # Errors
     /// As [`BodyReader::next_chunk`].
-    #[cfg_attr(not(test), allow(dead_code, reason = "for clients that read answers; a webhook only wants the status"))]
-    pub(crate) async fn into_bytes(mut self) -> Result<Vec<u8>, OutboundError> {
+    #[cfg(test)]
+    async fn into_bytes(mut self) -> Result<Vec<u8>, OutboundError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = self.body.next_chunk().await? {
             bytes.extend_from_slice(&chunk);

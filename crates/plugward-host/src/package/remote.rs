@@ -5,7 +5,7 @@
 //! connection.
 
 use hyper::header::{HeaderName, HeaderValue};
-use plugward_policy::{Digest, RemoteServer, RemoteTransport, SandboxLevel, WebUrl, secret_values};
+use plugward_policy::{Digest, RemoteServer, RemoteTransport, SandboxLevel, WebUrl};
 use plugward_sandbox::StopGrace;
 
 use super::access::{Surroundings, local_access};
@@ -44,8 +44,7 @@ pub(super) fn remote_plan(
         value.set_sensitive(true);
         headers.push((header, value));
     }
-    let mut secrets = secret_values(&backend);
-    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    let secrets = backend.secret_values();
     // What stands where the program of another plugin would: the whole URL in the digest, without secrets where it is seen.
     let url = remote.url.to_string();
     let shown = secrets.iter().fold(url.clone(), |text, secret| text.replace(secret.as_str(), "***"));
