@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
+    descriptors::{self, Held},
     disk::{Measured, Piece},
     tree, usage,
 };
@@ -74,24 +75,28 @@ impl Watch {
         let is_busy = ticks != self.cpu_ticks;
         self.cpu_ticks = ticks;
         self.worked |= is_busy;
-        let exceeded = self.look_at_memory(&tree, resident).or_else(|| self.look_at_disk(&tree, now));
+        let held = descriptors::held(&tree, self.disk.as_ref().map(|(home, _)| home.device()));
+        let exceeded = self.look_at_memory(launcher, &tree, resident, &held).or_else(|| self.look_at_disk(&held, now));
         self.next = Instant::now() + if is_busy || self.walking { BUSY_INTERVAL } else { IDLE_INTERVAL };
         exceeded
     }
 
-    fn look_at_memory(&self, tree: &[i32], resident: u64) -> Option<Exceeded> {
+    fn look_at_memory(&self, launcher: i32, tree: &[i32], resident: u64, held: &Held) -> Option<Exceeded> {
         let limit_bytes = self.memory_bytes?;
         // Counting pages that are shared is a thousand times as much work as this, and seldom needed. Files of memory that
         // nobody has mapped are in no process's pages.
-        let hidden = usage::nameless(tree, None).in_memory_bytes;
-        if resident.saturating_add(hidden) <= limit_bytes {
+        if resident.saturating_add(held.in_memory_bytes) <= limit_bytes
+            || usage::memory_bytes(tree, held.in_memory_bytes) <= limit_bytes
+        {
             return None;
         }
-        let used_bytes = usage::memory_bytes(tree);
+        // Processes that began or ended in the meantime may have been counted twice. What is there stays there.
+        let tree = tree::descendants(launcher).unwrap_or_default();
+        let used_bytes = usage::memory_bytes(&tree, descriptors::held(&tree, None).in_memory_bytes);
         (used_bytes > limit_bytes).then_some(Exceeded::Memory { used_bytes, limit_bytes })
     }
 
-    fn look_at_disk(&mut self, tree: &[i32], now: Instant) -> Option<Exceeded> {
+    fn look_at_disk(&mut self, held: &Held, now: Instant) -> Option<Exceeded> {
         let (home, limit_bytes) = self.disk.as_mut()?;
         let limit_bytes = *limit_bytes;
         if !self.walking && (self.disk_due > now || !self.worked) {
@@ -110,7 +115,7 @@ impl Watch {
             }
             Piece::TooDeep => return Some(Exceeded::Disk { used_bytes: None, limit_bytes }),
         };
-        let used_bytes = named.saturating_add(usage::nameless(tree, Some(home.device())).on_device_bytes);
+        let used_bytes = named.saturating_add(held.on_device_bytes);
         (used_bytes > limit_bytes).then_some(Exceeded::Disk { used_bytes: Some(used_bytes), limit_bytes })
     }
 }

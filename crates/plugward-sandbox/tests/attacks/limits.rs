@@ -181,13 +181,34 @@ pub(crate) fn shared_memory_ends_at_the_limit() {
                 other => panic!("{attack} at {level}: {other}"),
             }
             // Control: below the limit it is left alone.
-            let mut spec = world.attack(level, attack, &["24"]);
-            spec.sandbox.as_mut().unwrap().limits = limits;
-            let Spawned { stdin: _stdin, stdout: _stdout, stderr: _stderr, process } = launcher().spawn(&spec).unwrap();
-            assert!(process.wait_blocking(Duration::from_millis(700)).is_none(), "{attack} at {level}");
-            process.kill().unwrap();
-            assert_eq!(process.wait_blocking(PATIENCE).unwrap().exceeded, None);
+            left_alone(&world, level, attack, &["24"], limits);
         }
+    }
+}
+
+/// Time in which a plugin that is looked at wrongly has been ended: several looks.
+const SEVERAL_LOOKS: Duration = Duration::from_millis(700);
+
+/// Runs an attack that is none, or not yet, and sees it left alone.
+fn left_alone(world: &World, level: Level, attack: &str, arguments: &[&str], limits: Limits) {
+    let mut spec = world.attack(level, attack, arguments);
+    spec.sandbox.as_mut().unwrap().limits = limits;
+    let Spawned { stdin: _stdin, stdout: _stdout, stderr: _stderr, process } = launcher().spawn(&spec).unwrap();
+    let report = process.wait_blocking(SEVERAL_LOOKS);
+    assert!(report.is_none(), "{attack} at {level}: {report:?}");
+    process.kill().unwrap();
+    assert_eq!(process.wait_blocking(PATIENCE).unwrap().exceeded, None, "{attack} at {level}");
+}
+
+// Requirement 92: a plugin that starts programs is not ended for memory that its child has in common with it.
+pub(crate) fn memory_in_common_counts_once() {
+    let world = World::new();
+    let limits = Limits { memory_bytes: Some(64 * MIB), ..Limits::default() };
+    for level in LEVELS {
+        left_alone(&world, level, "spawn-shared", &["44"], limits);
+        // Control: one that really takes it twice.
+        let found = exceeded(&world, level, "copy-memory", &["44"], limits);
+        assert!(matches!(found, Exceeded::Memory { .. }), "{level}: {found}");
     }
 }
 

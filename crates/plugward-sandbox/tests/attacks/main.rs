@@ -70,6 +70,7 @@ const TESTS: &[Test] = tests![
     limits::first_process_and_launcher_cannot_be_killed,
     limits::processor_time_ends,
     limits::shared_memory_ends_at_the_limit,
+    limits::memory_in_common_counts_once,
     limits::own_data_ends_at_the_limit,
     limits::time_to_run_ends,
     limits::killed_host_side_leaves_nothing,

@@ -110,6 +110,8 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         "hide-in-thread" => hide_in_thread(number(first)),
         "outlive-main" => outlive_main(number(first)),
         "fork-memory" => fork_memory(number(first)),
+        "spawn-shared" => spawn_shared(number(first)),
+        "copy-memory" => copy_memory(number(first)),
         "fill-many" => fill_many(first, number(second), false),
         "fill-nameless" => fill_many(first, number(second), true),
         "wait" => wait_for_end(),
@@ -451,6 +453,38 @@ fn fork_memory(mib: usize) -> io::Result<()> {
             wait_for_end();
         }
     }
+    wait_for_end()
+}
+
+/// No attack: takes memory, and starts something that lives in it until its own program begins, which never comes.
+fn spawn_shared(mib: usize) -> io::Result<()> {
+    const STACK_BYTES: usize = 64 * 1024;
+    extern "C" fn wait(_nothing: *mut libc::c_void) -> libc::c_int {
+        loop {
+            // SAFETY: waits for a signal.
+            unsafe { libc::pause() };
+        }
+    }
+    let taken = vec![1_u8; mib * MIB];
+    std::hint::black_box(&taken);
+    let stack = Box::leak(vec![0_u8; STACK_BYTES].into_boxed_slice());
+    // SAFETY: as `vfork` does it; the stack is never given back and is aligned at its end, from which it grows.
+    let child = unsafe {
+        let end = stack.as_mut_ptr_range().end;
+        let end = end.sub(end as usize % 16);
+        libc::clone(wait, end.cast(), libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD, ptr::null_mut())
+    };
+    check(child)
+}
+
+/// Takes memory, and a child takes the same once more.
+fn copy_memory(mib: usize) -> io::Result<()> {
+    let mut taken = vec![1_u8; mib * MIB];
+    // SAFETY: this process has one thread; the child writes to its own copy and waits.
+    if unsafe { libc::fork() } == 0 {
+        taken.fill(2);
+    }
+    std::hint::black_box(&taken);
     wait_for_end()
 }
 

@@ -1,0 +1,107 @@
+//! What a plugin's processes hold behind descriptors, where no process's own figures show it, read from `/proc`.
+//!
+//! Owns finding files that have no name any more, each counted once, by every table of descriptors there is. Refuses opening
+//! anything it finds: a link is followed to the file's own figures, and nothing else.
+
+use std::{collections::BTreeSet, os::fd::OwnedFd, path::Path};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+
+use super::{
+    spaces::{Shared, compare},
+    tree,
+};
+
+/// Most entries of one table of descriptors that are looked at: the most open files a manifest may ask for, and the two
+/// entries of every folder.
+const MAX_DESCRIPTORS: usize = 65_536 + 2;
+/// Tables of descriptors a thread's is compared with, the latest first. A process with many tables has made them so that they
+/// are not found; then each thread is looked at, and some tables twice.
+const TABLES_COMPARED: usize = 4;
+/// Size of the units that the kernel counts a file's blocks in, whatever the file system uses, in bytes.
+pub(super) const BLOCK_BYTES: u64 = 512;
+
+/// What is held behind descriptors, each thing counted once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    /// Files without a name on the device asked about, in bytes.
+    pub(super) on_device_bytes: u64,
+    /// Files without a name in memory, in bytes.
+    pub(super) in_memory_bytes: u64,
+}
+
+impl Held {
+    fn add(&mut self, file: &Stat, device: Option<u64>) {
+        if FileType::from_raw_mode(file.st_mode) == FileType::RegularFile && file.st_nlink == 0 {
+            let bytes = u64::try_from(file.st_blocks).unwrap_or_default().saturating_mul(BLOCK_BYTES);
+            if Some(file.st_dev) == device {
+                self.on_device_bytes = self.on_device_bytes.saturating_add(bytes);
+            }
+            // File systems without a device have numbers with a major part of 0; a disk's file elsewhere is not ours.
+            if file.st_dev >> 8 == 0 {
+                self.in_memory_bytes = self.in_memory_bytes.saturating_add(bytes);
+            }
+        }
+    }
+}
+
+/// Looks through everything that the processes have open.
+pub(super) fn held(tree: &[i32], device: Option<u64>) -> Held {
+    let mut found = Held::default();
+    let mut seen = BTreeSet::new();
+    for thread in tree.iter().flat_map(|pid| with_descriptors(*pid)) {
+        let Some(folder) = open_folder(Path::new(&format!("/proc/{thread}/fd"))) else { continue };
+        let Ok(entries) = Dir::read_from(&folder) else { continue };
+        for entry in entries.flatten().take(MAX_DESCRIPTORS) {
+            // Through the link, to the file itself, without opening it.
+            let Ok(file) = statat(&folder, entry.file_name(), AtFlags::empty()) else { continue };
+            if seen.insert((file.st_dev, file.st_ino)) {
+                found.add(&file, device);
+            }
+        }
+    }
+    found
+}
+
+/// One thread for each table of descriptors of a process: usually there is one table, but a thread may have its own.
+fn with_descriptors(pid: i32) -> Vec<i32> {
+    let mut tables: Vec<i32> = Vec::new();
+    for thread in tree::threads(pid) {
+        if !tables.iter().rev().take(TABLES_COMPARED).any(|other| is_same_table(*other, thread)) {
+            tables.push(thread);
+        }
+    }
+    tables
+}
+
+/// Whether two threads have one table of descriptors. Where the kernel does not say, they count as having two, which costs
+/// time and hides nothing.
+fn is_same_table(one: i32, other: i32) -> bool {
+    compare(one, other, Shared::Descriptors).is_some_and(std::cmp::Ordering::is_eq)
+}
+
+fn open_folder(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::empty()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write, os::fd::AsRawFd};
+
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    // Threat 36: memory written through a descriptor is in no process's map, and has to be counted all the same.
+    #[test]
+    fn memory_behind_a_descriptor_counts() {
+        const WRITTEN: usize = 8 << 20;
+        let own = i32::try_from(std::process::id()).unwrap();
+        let before = held(&[own], None).in_memory_bytes;
+        let mut file = fs::File::from(memfd_create("hidden", MemfdFlags::CLOEXEC).unwrap());
+        file.write_all(&vec![1; WRITTEN]).unwrap();
+        let after = held(&[own, own], None).in_memory_bytes;
+        assert!(after >= before + WRITTEN as u64, "{before} to {after}, with descriptor {}", file.as_raw_fd());
+    }
+}
