@@ -1,11 +1,16 @@
 //! What a plugin's processes hold behind descriptors, where no process's own figures show it, read from `/proc`.
 //!
-//! Owns finding files that have no name any more, each counted once, by every table of descriptors there is. Refuses opening
-//! anything it finds: a link is followed to the file's own figures, and nothing else.
+//! Owns finding files that have no name any more, each counted once, by every table of descriptors there is, and noticing
+//! that a table cannot be looked at. Refuses opening anything it finds: a link is followed to the file's own figures, and
+//! nothing else.
 
 use std::{collections::BTreeSet, os::fd::OwnedFd, path::Path};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::{
+    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, statat},
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
 
 use super::{
     spaces::{Shared, compare},
@@ -28,6 +33,8 @@ pub(super) struct Held {
     pub(super) on_device_bytes: u64,
     /// Files without a name in memory, in bytes.
     pub(super) in_memory_bytes: u64,
+    /// Whether a process that lives cannot be looked at, so that what it holds is not among this.
+    pub(super) is_hidden: bool,
 }
 
 impl Held {
@@ -49,18 +56,39 @@ impl Held {
 pub(super) fn held(tree: &[i32], device: Option<u64>) -> Held {
     let mut found = Held::default();
     let mut seen = BTreeSet::new();
-    for thread in tree.iter().flat_map(|pid| with_descriptors(*pid)) {
-        let Some(folder) = open_folder(Path::new(&format!("/proc/{thread}/fd"))) else { continue };
-        let Ok(entries) = Dir::read_from(&folder) else { continue };
-        for entry in entries.flatten().take(MAX_DESCRIPTORS) {
-            // Through the link, to the file itself, without opening it.
-            let Ok(file) = statat(&folder, entry.file_name(), AtFlags::empty()) else { continue };
-            if seen.insert((file.st_dev, file.st_ino)) {
-                found.add(&file, device);
+    for pid in tree {
+        let tables = with_descriptors(*pid);
+        found.is_hidden |= tables.is_empty() && is_out_of_sight(*pid);
+        for thread in tables {
+            let opened = open_folder(Path::new(&format!("/proc/{thread}/fd")));
+            let Ok((entries, folder)) = opened.and_then(|folder| Ok((Dir::read_from(&folder)?, folder))) else {
+                found.is_hidden |= lives(thread);
+                continue;
+            };
+            for entry in entries.flatten().take(MAX_DESCRIPTORS) {
+                // Through the link, to the file itself, without opening it.
+                match statat(&folder, entry.file_name(), AtFlags::empty()) {
+                    Ok(file) if seen.insert((file.st_dev, file.st_ino)) => found.add(&file, device),
+                    Err(Errno::ACCESS | Errno::PERM) => found.is_hidden |= lives(thread),
+                    // It was met before, or is closed by now.
+                    Ok(_) | Err(_) => {}
+                }
             }
         }
     }
     found
+}
+
+/// Whether a thread has a table of descriptors for more than the next moment. One that has ended cannot be looked at either,
+/// and neither can one that is just ending; both never come back.
+fn lives(thread: i32) -> bool {
+    tree::stat(thread).is_some_and(|stat| !stat.is_ending())
+}
+
+/// Whether a process is there and yet not in `/proc`, which may be mounted so that it shows only what may be looked at.
+fn is_out_of_sight(pid: i32) -> bool {
+    let is_there = Pid::from_raw(pid).is_some_and(|pid| !matches!(test_kill_process(pid), Err(Errno::SRCH)));
+    is_there && tree::stat(pid).is_none()
 }
 
 /// One thread for each table of descriptors of a process: usually there is one table, but a thread may have its own.
@@ -80,9 +108,8 @@ fn is_same_table(one: i32, other: i32) -> bool {
     compare(one, other, Shared::Descriptors).is_some_and(std::cmp::Ordering::is_eq)
 }
 
-fn open_folder(path: &Path) -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(CWD, path, flags, Mode::empty()).ok()
+fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
+    openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 #[cfg(test)]
@@ -103,5 +130,19 @@ mod tests {
         file.write_all(&vec![1; WRITTEN]).unwrap();
         let after = held(&[own, own], None).in_memory_bytes;
         assert!(after >= before + WRITTEN as u64, "{before} to {after}, with descriptor {}", file.as_raw_fd());
+    }
+
+    /// A process that has ended cannot be looked at; a plugin is not ended for one it has not collected yet.
+    #[test]
+    fn what_has_ended_hides_nothing() {
+        let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        while lives(pid) {
+            std::thread::yield_now();
+        }
+        assert!(tree::stat(pid).unwrap().is_ending(), "control: it has not been collected");
+        assert!(!held(&[pid], None).is_hidden);
+        child.wait().unwrap();
+        assert!(!held(&[pid], None).is_hidden);
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use plugward_sandbox::{Exceeded, ExitReport, Level, Limits, MainExit, Spawned};
 
-use crate::world::{PATIENCE, World, finish, launcher};
+use crate::world::{PATIENCE, World, finish, is_root, launcher};
 
 const SIGKILL: i32 = 9;
 const SIGXCPU: i32 = 24;
@@ -209,6 +209,34 @@ pub(crate) fn memory_in_common_counts_once() {
         // Control: one that really takes it twice.
         let found = exceeded(&world, level, "copy-memory", &["44"], limits);
         assert!(matches!(found, Exceeded::Memory { .. }), "{level}: {found}");
+    }
+}
+
+// Threat 36: what the kernel shows to root alone cannot be counted by the host of an ordinary user, and counts as too much.
+pub(crate) fn memory_of_unreadable_programs_ends_the_plugin() {
+    let world = World::new();
+    let (unreadable, readable) = (world.path("package/unreadable"), world.path("package/probe"));
+    let limits = Limits {
+        memory_bytes: Some(64 * MIB),
+        file_bytes: Some(256 * MIB),
+        open_files: Some(256),
+        ..Limits::default()
+    };
+    for level in LEVELS {
+        // Without permission to change modes there is no such program in memory.
+        let made = (level == Level::Full).then_some(("hide-in-memory-program", vec!["192"]));
+        for (attack, arguments) in [("hide-in-program", vec![unreadable.as_str(), "192"])].into_iter().chain(made) {
+            let found = exceeded(&world, level, attack, &arguments, limits);
+            let is_counted = matches!(found, Exceeded::Memory { used_bytes, .. } if used_bytes > 64 * MIB);
+            if is_root() {
+                assert!(is_counted, "{attack} at {level}: root sees it: {found}");
+            } else {
+                assert_eq!(found, Exceeded::Hidden, "{attack} at {level}");
+                assert!(found.to_string().contains("read permission"), "{found}");
+            }
+        }
+        // Control: the same program, readable, holds little and is left alone.
+        left_alone(&world, level, "hide-in-program", &[&readable, "24"], limits);
     }
 }
 

@@ -17,6 +17,7 @@ use std::{
         unix::{
             fs::{OpenOptionsExt, PermissionsExt, symlink},
             net::{SocketAddr, UnixStream},
+            process::CommandExt,
         },
     },
     process::Command,
@@ -110,6 +111,8 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         "hide-in-thread" => hide_in_thread(number(first)),
         "outlive-main" => outlive_main(number(first)),
         "fork-memory" => fork_memory(number(first)),
+        "hide-in-program" => hide_in_program(first, second),
+        "hide-in-memory-program" => hide_in_memory_program(first),
         "spawn-shared" => spawn_shared(number(first)),
         "copy-memory" => copy_memory(number(first)),
         "fill-many" => fill_many(first, number(second), false),
@@ -397,6 +400,32 @@ fn hide_memory(mib: usize) -> io::Result<()> {
         file.write_all(&vec![1; MIB])?;
     }
     wait_for_end()
+}
+
+/// The same from a program that its user may run and not read, of which the kernel makes what `/proc` tells root's.
+fn hide_in_program(program: &str, mib: &str) -> io::Result<()> {
+    Err(Command::new(program).args([PROBE, "hide-memory", mib]).exec())
+}
+
+/// The same from a program that was never on a disk.
+fn hide_in_memory_program(mib: &str) -> io::Result<()> {
+    let mut file = File::from(rustix::fs::memfd_create("program", rustix::fs::MemfdFlags::empty())?);
+    io::copy(&mut File::open(std::env::args_os().next().unwrap())?, &mut file)?;
+    file.set_permissions(fs::Permissions::from_mode(0o111))?;
+    let arguments = [path("probe"), path(PROBE), path("hide-memory"), path(mib)];
+    let arguments: Vec<*const libc::c_char> =
+        arguments.iter().map(|argument| argument.as_ptr()).chain([ptr::null()]).collect();
+    let none = [ptr::null::<libc::c_char>()];
+    call(
+        libc::SYS_execveat,
+        &[
+            file.as_raw_fd() as usize,
+            c"".as_ptr().addr(),
+            arguments.as_ptr().addr(),
+            none.as_ptr().addr(),
+            libc::AT_EMPTY_PATH as usize,
+        ],
+    )
 }
 
 /// Memory that is in no map, behind a descriptor that only one thread has: one made with a table of its own.

@@ -73,7 +73,7 @@ pub(crate) const THREATS: &[Threat] = &[
     threat(33, "leave daemons behind", "process namespace, adoption by the launcher", Tests { tests: &["limits::daemons_end_with_their_namespace", "limits::many_at_once_leave_nothing"], held_at: STRONG }),
     threat(34, "outrun its end by forking", "process namespace", Tests { tests: &["ends::two_hundred_ends_leave_nothing", "limits::killed_host_side_leaves_nothing"], held_at: FULL }),
     threat(35, "take all private memory", "limits", Rows(&["much memory"])),
-    threat(36, "take memory that is shared or in files without a name", "control group where there is one, a look ten times a second elsewhere", Tests { tests: &["limits::shared_memory_ends_at_the_limit"], held_at: STRONG }),
+    threat(36, "take memory that is shared or in files without a name", "control group where there is one, a look ten times a second elsewhere", Tests { tests: &["limits::shared_memory_ends_at_the_limit", "limits::memory_of_unreadable_programs_ends_the_plugin"], held_at: STRONG }),
     threat(37, "fill temporary folders", "sized private folders, Landlock", Rows(&["fill /tmp"])),
     threat(38, "fill the disk with one file", "limits", Rows(&["a large file"])),
     threat(39, "use up descriptors", "limits", Rows(&["many descriptors"])),
