@@ -24,6 +24,8 @@ const DISK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Watch {
     memory_bytes: Option<u64>,
+    /// What a socket counts as.
+    socket_bytes: u64,
     /// Whether a process that cannot be looked at ends the plugin.
     must_see: bool,
     /// Processes of ours above the plugin, which hide what the launcher told them.
@@ -46,6 +48,7 @@ impl Watch {
         let limits = &sandbox.limits;
         Self {
             memory_bytes: limits.memory_bytes,
+            socket_bytes: descriptors::socket_bytes(),
             // Level `limited` is kept open for a plugward inside, which hides its own.
             must_see: sandbox.level > Level::Limited && (limits.memory_bytes.is_some() || home.is_some()),
             spared: Vec::new(),
@@ -120,14 +123,17 @@ impl Watch {
         let limit_bytes = self.memory_bytes?;
         // Counting pages that are shared is a thousand times as much work as this, and seldom needed. Files of memory that
         // nobody has mapped are in no process's pages.
-        if resident.saturating_add(held.in_memory_bytes) <= limit_bytes
-            || usage::memory_bytes(tree, held.in_memory_bytes) <= limit_bytes
+        let buffers = |held: &Held| held.buffers_bytes(self.socket_bytes);
+        let used =
+            |tree: &[i32], held: &Held| usage::memory_bytes(tree, held.in_memory_bytes).saturating_add(buffers(held));
+        if resident.saturating_add(held.in_memory_bytes).saturating_add(buffers(held)) <= limit_bytes
+            || used(tree, held) <= limit_bytes
         {
             return None;
         }
         // Processes that began or ended in the meantime may have been counted twice. What is there stays there.
         let tree = self.tree(launcher);
-        let used_bytes = usage::memory_bytes(&tree, descriptors::held(&tree, None).in_memory_bytes);
+        let used_bytes = used(&tree, &descriptors::held(&tree, None));
         (used_bytes > limit_bytes).then_some(Exceeded::Memory { used_bytes, limit_bytes })
     }
 

@@ -240,6 +240,21 @@ pub(crate) fn memory_of_unreadable_programs_ends_the_plugin() {
     }
 }
 
+// Threat 61: buffers of the kernel are in no process's memory. Each socket and pipe counts as full.
+pub(crate) fn kernel_buffers_end_at_the_limit() {
+    let world = World::new();
+    let limits = Limits { memory_bytes: Some(64 * MIB), ..Limits::default() };
+    for level in LEVELS {
+        for attack in ["fill-sockets", "fill-pipes"] {
+            let found = exceeded(&world, level, attack, &["192"], limits);
+            assert!(matches!(found, Exceeded::Memory { used_bytes, .. } if used_bytes > 64 * MIB), "{level}: {found}");
+            left_alone(&world, level, attack, &["24"], limits);
+        }
+    }
+    // Control: nothing else stops them.
+    left_alone(&world, Level::Full, "fill-sockets", &["192"], Limits { memory_bytes: Some(1024 * MIB), ..limits });
+}
+
 // Threat 38: each file is small, and so are those without a name; all together they fill the disk.
 pub(crate) fn own_data_ends_at_the_limit() {
     const LIMIT_BYTES: u64 = 8 * MIB;

@@ -72,6 +72,7 @@ const TESTS: &[Test] = tests![
     limits::shared_memory_ends_at_the_limit,
     limits::memory_in_common_counts_once,
     limits::memory_of_unreadable_programs_ends_the_plugin,
+    limits::kernel_buffers_end_at_the_limit,
     limits::own_data_ends_at_the_limit,
     limits::time_to_run_ends,
     limits::killed_host_side_leaves_nothing,

@@ -113,6 +113,14 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         "fork-memory" => fork_memory(number(first)),
         "hide-in-program" => hide_in_program(first, second),
         "hide-in-memory-program" => hide_in_memory_program(first),
+        "socket-buffer" => state(has_larger_buffer()?),
+        "pipe-size" => {
+            let (end, _other) = rustix::pipe::pipe()?;
+            call(libc::SYS_fcntl, &[end.as_raw_fd() as usize, libc::F_SETPIPE_SZ as usize, MIB])
+        }
+        "give-pages" => give_pages(),
+        "fill-sockets" => fill_sockets(number(first)),
+        "fill-pipes" => fill_pipes(number(first)),
         "spawn-shared" => spawn_shared(number(first)),
         "copy-memory" => copy_memory(number(first)),
         "fill-many" => fill_many(first, number(second), false),
@@ -479,6 +487,64 @@ fn fork_memory(mib: usize) -> io::Result<()> {
         if unsafe { libc::fork() } == 0 {
             let taken = vec![1_u8; EACH_MIB * MIB];
             std::hint::black_box(&taken);
+            wait_for_end();
+        }
+    }
+    wait_for_end()
+}
+
+/// Asks for a larger buffer, and sees whether it came.
+fn has_larger_buffer() -> io::Result<bool> {
+    let (end, _other) = UnixStream::pair()?;
+    let before = rustix::net::sockopt::socket_send_buffer_size(&end)?;
+    // The limit that a system sets itself is at least the usual size, of which the kernel gives twice what is asked for.
+    rustix::net::sockopt::set_socket_send_buffer_size(&end, before)?;
+    Ok(rustix::net::sockopt::socket_send_buffer_size(&end)? > before)
+}
+
+/// Gives pages of its own to a pipe.
+fn give_pages() -> io::Result<()> {
+    let (_end, other) = rustix::pipe::pipe()?;
+    let page = vec![1_u8; 4096];
+    let given = libc::iovec { iov_base: page.as_ptr().cast_mut().cast(), iov_len: page.len() };
+    call(libc::SYS_vmsplice, &[other.as_raw_fd() as usize, (&raw const given).addr(), 1, 0])
+}
+
+/// Writes until nothing more is taken.
+fn fill_up(mut end: impl Write) {
+    let block = [1; 65_536];
+    while end.write(&block).is_ok_and(|written| written > 0) {}
+}
+
+/// Memory that the kernel keeps between the ends of sockets, about this much.
+fn fill_sockets(mib: usize) -> io::Result<()> {
+    const PAIRS_EACH_MIB: usize = 2;
+    let mut open = Vec::new();
+    for _ in 0..mib * PAIRS_EACH_MIB {
+        let (one, other) = UnixStream::pair()?;
+        for end in [&one, &other] {
+            end.set_nonblocking(true)?;
+            fill_up(end);
+        }
+        open.push((one, other));
+    }
+    wait_for_end()
+}
+
+/// The same in pipes, of many processes, because each has but so many descriptors.
+fn fill_pipes(mib: usize) -> io::Result<()> {
+    const PIPES_EACH: usize = 200;
+    const EACH_MIB: usize = 12;
+    for _ in 0..mib / EACH_MIB {
+        // SAFETY: this process has one thread; the child makes pipes and waits.
+        if unsafe { libc::fork() } == 0 {
+            let mut open = Vec::new();
+            for _ in 0..PIPES_EACH {
+                let (end, other) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK)?;
+                let other = File::from(other);
+                fill_up(&other);
+                open.push((end, other));
+            }
             wait_for_end();
         }
     }
