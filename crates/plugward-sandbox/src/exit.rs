@@ -51,6 +51,8 @@ pub enum Exceeded {
         /// The limit in seconds.
         limit_s: u64,
     },
+    /// What it holds could not be counted, which counts as too much: one of its processes cannot be looked at.
+    Hidden,
 }
 
 impl std::fmt::Display for Exceeded {
@@ -68,6 +70,10 @@ impl std::fmt::Display for Exceeded {
                 mib(limit_bytes)
             ),
             Self::WallTime { limit_s } => write!(formatter, "it ran for {limit_s} s, which is its limit"),
+            Self::Hidden => formatter.write_str(
+                "one of its processes cannot be looked at, so what it holds of memory and disk cannot be counted; a \
+                 program without read permission for its own user is such a one: add the permission (`chmod +r`)",
+            ),
         }
     }
 }

@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::usage::BLOCK_BYTES;
+use super::descriptors::BLOCK_BYTES;
 
 /// Entries looked at in one piece: some milliseconds of work.
 const ENTRIES_AT_ONCE: usize = 4096;

@@ -107,6 +107,7 @@ fn run(layers: Layers) -> i32 {
     match prepare_and_start(&control, layers) {
         Ok(Some((signals, started, kill_after))) => {
             let Started { child, main, reports, watch, group, observer, _canaries, .. } = started;
+            let watch = watch.map(|watch| watch.spare_above(getpid().as_raw_nonzero().get(), main));
             let supervision = Supervision::new(control, signals, child, main, reports, kill_after);
             supervision.with_limits(watch, group).observed_by(observer).run();
             EXIT_DONE
@@ -254,6 +255,7 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
     };
     settle_user(sandbox, &stdio)?;
     let (watch, watched) = if layers.has(Layers::LIMITS) { watch(sandbox)? } else { (None, Applied::default()) };
+    let watch = if purpose == Purpose::Witness { watch.map(Watch::of_witness) } else { watch };
     let (canaries, task) = match purpose {
         Purpose::Plugin | Purpose::Trial => (None, Task::Plugin),
         Purpose::Witness => {
@@ -306,7 +308,7 @@ fn watch(sandbox: &SandboxSpec) -> Result<(Option<Watch>, Applied), Failure> {
     let applied = Applied::default()
         .with_if(limits.memory_bytes.is_some(), Applied::MEMORY_WATCH)
         .with_if(home.is_some(), Applied::DISK_WATCH);
-    Ok((Some(Watch::new(limits, home)), applied))
+    Ok((Some(Watch::new(sandbox, home)), applied))
 }
 
 /// Root in a sandbox is still the owner of root's files, so a host that runs as root names another user, who then gets the

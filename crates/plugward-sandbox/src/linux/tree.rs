@@ -15,18 +15,32 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 /// the launcher stays bounded; 32,768 is the default limit of process ids.
 const MAX_PROCESSES: usize = 32_768;
 
+/// Most processes of ours between the launcher and a plugin: bubblewrap and the first one of the namespaces, and room for
+/// two more.
+const MAX_BETWEEN: usize = 4;
+
 /// One line of `/proc/PID/stat`, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) parent: i32,
     pub(super) session: i32,
     pub(super) state: u8,
+    /// What the kernel notes about it.
+    flags: u64,
 }
+
+/// The kernel's note that a process is on its way out: its memory and descriptors are given back before it is dead.
+const EXITING: u64 = 0x4;
 
 impl Stat {
     /// Whether the process only waits to be collected.
     pub(super) fn is_dead(self) -> bool {
         matches!(self.state, b'Z' | b'X')
+    }
+
+    /// Whether it holds nothing any more, or will not in a moment.
+    pub(super) fn is_ending(self) -> bool {
+        self.is_dead() || self.flags & EXITING != 0
     }
 }
 
@@ -44,7 +58,8 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    Some(Stat { parent, session, state })
+    let flags = fields.nth(2)?.parse().ok()?;
+    Some(Stat { parent, session, state, flags })
 }
 
 /// All processes below `root`, parents before their children.
@@ -84,6 +99,12 @@ fn walk(root: i32, children: impl Fn(i32) -> Vec<i32>) -> Vec<i32> {
 pub(super) fn threads(pid: i32) -> Vec<i32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The processes between `root` and one below it, the lower end left out: those through which it was started.
+pub(super) fn between(root: i32, below: i32) -> Vec<i32> {
+    let parents = std::iter::successors(stat(below), |found| stat(found.parent)).map(|found| found.parent);
+    parents.take_while(|pid| *pid != root && *pid > 1).take(MAX_BETWEEN).collect()
 }
 
 /// Each thread has children of its own.
@@ -153,7 +174,7 @@ mod tests {
     #[test]
     fn status_line_with_hostile_name() {
         let line = b"12 (a) S 1 (x) \xff) R 7 12 5 0 -1 4194304";
-        assert_eq!(parse_stat(line), Some(Stat { parent: 7, session: 5, state: b'R' }));
+        assert_eq!(parse_stat(line), Some(Stat { parent: 7, session: 5, state: b'R', flags: 4_194_304 }));
         assert_eq!(parse_stat(b"12 (a"), None);
         assert_eq!(parse_stat(b"12 (a) S"), None);
     }
@@ -180,6 +201,7 @@ mod tests {
     fn reads_own_status() {
         let own = i32::try_from(std::process::id()).unwrap();
         let stat = stat(own).unwrap();
-        assert!(stat.parent > 0 && !stat.is_dead());
+        assert!(stat.parent > 0 && !stat.is_ending());
+        assert!(between(stat.parent, own).is_empty());
     }
 }

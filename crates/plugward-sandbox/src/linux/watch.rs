@@ -7,10 +7,11 @@
 use std::time::{Duration, Instant};
 
 use super::{
+    descriptors::{self, Held},
     disk::{Measured, Piece},
     tree, usage,
 };
-use crate::{Exceeded, Limits};
+use crate::{Exceeded, Level, SandboxSpec};
 
 /// Time between two looks at a plugin that works. In it, one core fills about 100 MiB of memory.
 const BUSY_INTERVAL: Duration = Duration::from_millis(100);
@@ -23,6 +24,12 @@ const DISK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Watch {
     memory_bytes: Option<u64>,
+    /// What a socket counts as.
+    socket_bytes: u64,
+    /// Whether a process that cannot be looked at ends the plugin.
+    must_see: bool,
+    /// Processes of ours above the plugin, which hide what the launcher told them.
+    spared: Vec<i32>,
     disk: Option<(Measured, u64)>,
     /// When its time is over, and how much it had, in seconds.
     ends: Option<(Instant, u64)>,
@@ -36,10 +43,15 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Begins now. `home` is the folder whose size is limited.
-    pub(super) fn new(limits: &Limits, home: Option<Measured>) -> Self {
+    pub(super) fn new(sandbox: &SandboxSpec, home: Option<Measured>) -> Self {
         let now = Instant::now();
+        let limits = &sandbox.limits;
         Self {
             memory_bytes: limits.memory_bytes,
+            socket_bytes: descriptors::socket_bytes(),
+            // Level `limited` is kept open for a plugward inside, which hides its own.
+            must_see: sandbox.level > Level::Limited && (limits.memory_bytes.is_some() || home.is_some()),
+            spared: Vec::new(),
             disk: home.zip(limits.disk_bytes),
             ends: limits.wall_s.and_then(|wall_s| Some((now.checked_add(Duration::from_secs(wall_s))?, wall_s))),
             next: now + BUSY_INTERVAL,
@@ -48,6 +60,17 @@ impl Watch {
             cpu_ticks: 0,
             worked: true,
         }
+    }
+
+    /// The watch over a witness, which is a part of the launcher and hidden like it.
+    pub(super) fn of_witness(self) -> Self {
+        Self { must_see: false, ..self }
+    }
+
+    /// Leaves out the processes through which the launcher has started the plugin.
+    pub(super) fn spare_above(mut self, launcher: i32, plugin: i32) -> Self {
+        self.spared = tree::between(launcher, plugin);
+        self
     }
 
     /// When [`look`](Self::look) wants to be called.
@@ -66,7 +89,7 @@ impl Watch {
         if self.next > now {
             return None;
         }
-        let tree = tree::descendants(launcher).unwrap_or_default();
+        let tree = self.tree(launcher);
         let quick = tree.iter().map(|pid| usage::quick(*pid));
         let (resident, ticks) = quick.fold((0_u64, 0_u64), |(resident, ticks), it| {
             (resident.saturating_add(it.resident_bytes), ticks.saturating_add(it.cpu_ticks))
@@ -74,24 +97,47 @@ impl Watch {
         let is_busy = ticks != self.cpu_ticks;
         self.cpu_ticks = ticks;
         self.worked |= is_busy;
-        let exceeded = self.look_at_memory(&tree, resident).or_else(|| self.look_at_disk(&tree, now));
+        let held = descriptors::held(&tree, self.disk.as_ref().map(|(home, _)| home.device()));
+        let exceeded = self
+            .look_for_hidden(launcher, &held)
+            .or_else(|| self.look_at_memory(launcher, &tree, resident, &held))
+            .or_else(|| self.look_at_disk(&held, now));
         self.next = Instant::now() + if is_busy || self.walking { BUSY_INTERVAL } else { IDLE_INTERVAL };
         exceeded
     }
 
-    fn look_at_memory(&self, tree: &[i32], resident: u64) -> Option<Exceeded> {
+    /// The plugin's processes.
+    fn tree(&self, launcher: i32) -> Vec<i32> {
+        let mut tree = tree::descendants(launcher).unwrap_or_default();
+        tree.retain(|pid| !self.spared.contains(pid));
+        tree
+    }
+
+    /// What cannot be counted counts as too much. A second look tells it from a program that was just beginning.
+    fn look_for_hidden(&self, launcher: i32, held: &Held) -> Option<Exceeded> {
+        let is_hidden = self.must_see && held.is_hidden && descriptors::held(&self.tree(launcher), None).is_hidden;
+        is_hidden.then_some(Exceeded::Hidden)
+    }
+
+    fn look_at_memory(&self, launcher: i32, tree: &[i32], resident: u64, held: &Held) -> Option<Exceeded> {
         let limit_bytes = self.memory_bytes?;
         // Counting pages that are shared is a thousand times as much work as this, and seldom needed. Files of memory that
         // nobody has mapped are in no process's pages.
-        let hidden = usage::nameless(tree, None).in_memory_bytes;
-        if resident.saturating_add(hidden) <= limit_bytes {
+        let buffers = |held: &Held| held.buffers_bytes(self.socket_bytes);
+        let used =
+            |tree: &[i32], held: &Held| usage::memory_bytes(tree, held.in_memory_bytes).saturating_add(buffers(held));
+        if resident.saturating_add(held.in_memory_bytes).saturating_add(buffers(held)) <= limit_bytes
+            || used(tree, held) <= limit_bytes
+        {
             return None;
         }
-        let used_bytes = usage::memory_bytes(tree);
+        // Processes that began or ended in the meantime may have been counted twice. What is there stays there.
+        let tree = self.tree(launcher);
+        let used_bytes = used(&tree, &descriptors::held(&tree, None));
         (used_bytes > limit_bytes).then_some(Exceeded::Memory { used_bytes, limit_bytes })
     }
 
-    fn look_at_disk(&mut self, tree: &[i32], now: Instant) -> Option<Exceeded> {
+    fn look_at_disk(&mut self, held: &Held, now: Instant) -> Option<Exceeded> {
         let (home, limit_bytes) = self.disk.as_mut()?;
         let limit_bytes = *limit_bytes;
         if !self.walking && (self.disk_due > now || !self.worked) {
@@ -110,7 +156,7 @@ impl Watch {
             }
             Piece::TooDeep => return Some(Exceeded::Disk { used_bytes: None, limit_bytes }),
         };
-        let used_bytes = named.saturating_add(usage::nameless(tree, Some(home.device())).on_device_bytes);
+        let used_bytes = named.saturating_add(held.on_device_bytes);
         (used_bytes > limit_bytes).then_some(Exceeded::Disk { used_bytes: Some(used_bytes), limit_bytes })
     }
 }

@@ -58,10 +58,11 @@ pub(super) enum Limit {
     Disk,
     DiskDepth,
     WallTime,
+    Hidden,
 }
 
 impl Limit {
-    const ALL: [Self; 4] = [Self::Memory, Self::Disk, Self::DiskDepth, Self::WallTime];
+    const ALL: [Self; 5] = [Self::Memory, Self::Disk, Self::DiskDepth, Self::WallTime, Self::Hidden];
 }
 
 impl From<Exceeded> for Record {
@@ -73,6 +74,7 @@ impl From<Exceeded> for Record {
             Exceeded::Disk { used_bytes: Some(used_bytes), .. } => (Limit::Disk, mib(used_bytes)),
             Exceeded::Disk { used_bytes: None, .. } => (Limit::DiskDepth, 0),
             Exceeded::WallTime { .. } => (Limit::WallTime, 0),
+            Exceeded::Hidden => (Limit::Hidden, 0),
         };
         Self::Exceeded { limit, used_mib }
     }
@@ -88,6 +90,7 @@ pub(super) fn exceeded(limit: Limit, used_mib: u32, limits: &Limits) -> Exceeded
         }
         Limit::DiskDepth => Exceeded::Disk { used_bytes: None, limit_bytes: limits.disk_bytes.unwrap_or_default() },
         Limit::WallTime => Exceeded::WallTime { limit_s: limits.wall_s.unwrap_or_default() },
+        Limit::Hidden => Exceeded::Hidden,
     }
 }
 

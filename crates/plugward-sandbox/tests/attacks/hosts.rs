@@ -9,6 +9,8 @@ use std::{
     thread,
 };
 
+use rustix::net::sockopt::{socket_recv_buffer_size, socket_send_buffer_size};
+
 use plugward_sandbox::{Backend, LaunchSpec, Level, ListedHosts, Listeners, Network, NetworkControl, SpawnError};
 
 use crate::world::{World, finish, launcher, launcher_without};
@@ -189,6 +191,22 @@ pub(crate) fn every_address_can_lead_to_one_listener() {
         assert_eq!(finish(spawned).stdout.trim(), "ok", "{tried}");
         assert_eq!(served.join().unwrap(), to);
     }
+}
+
+// Threat 36: what a connection holds is in no process's memory. Within the network of such a plugin it cannot become much.
+pub(crate) fn connections_hold_little() {
+    let world = World::new();
+    let spawned = launcher().spawn(&attack(&world, LOW_PORT, "stat", &["/"])).unwrap();
+    let sockets = listeners(&spawned);
+    for socket in &sockets.tcp {
+        // What a connection begins with is set together with the most it can have.
+        let (into, out) = (socket_recv_buffer_size(socket).unwrap(), socket_send_buffer_size(socket).unwrap());
+        assert_eq!((into, out), (65_536, 65_536));
+    }
+    finish(spawned);
+    // Control: the kernel's own choice is another.
+    let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    assert_ne!(socket_send_buffer_size(&other).unwrap(), 65_536);
 }
 
 // Requirement 146: where bubblewrap makes the namespaces, nobody can listen at low ports in them, and such a plugin does not

@@ -10,7 +10,7 @@ use std::{
 
 use plugward_sandbox::{Exceeded, ExitReport, Level, Limits, MainExit, Spawned};
 
-use crate::world::{PATIENCE, World, finish, launcher};
+use crate::world::{PATIENCE, World, finish, is_root, launcher};
 
 const SIGKILL: i32 = 9;
 const SIGXCPU: i32 = 24;
@@ -181,14 +181,78 @@ pub(crate) fn shared_memory_ends_at_the_limit() {
                 other => panic!("{attack} at {level}: {other}"),
             }
             // Control: below the limit it is left alone.
-            let mut spec = world.attack(level, attack, &["24"]);
-            spec.sandbox.as_mut().unwrap().limits = limits;
-            let Spawned { stdin: _stdin, stdout: _stdout, stderr: _stderr, process } = launcher().spawn(&spec).unwrap();
-            assert!(process.wait_blocking(Duration::from_millis(700)).is_none(), "{attack} at {level}");
-            process.kill().unwrap();
-            assert_eq!(process.wait_blocking(PATIENCE).unwrap().exceeded, None);
+            left_alone(&world, level, attack, &["24"], limits);
         }
     }
+}
+
+/// Time in which a plugin that is looked at wrongly has been ended: several looks.
+const SEVERAL_LOOKS: Duration = Duration::from_millis(700);
+
+/// Runs an attack that is none, or not yet, and sees it left alone.
+fn left_alone(world: &World, level: Level, attack: &str, arguments: &[&str], limits: Limits) {
+    let mut spec = world.attack(level, attack, arguments);
+    spec.sandbox.as_mut().unwrap().limits = limits;
+    let Spawned { stdin: _stdin, stdout: _stdout, stderr: _stderr, process } = launcher().spawn(&spec).unwrap();
+    let report = process.wait_blocking(SEVERAL_LOOKS);
+    assert!(report.is_none(), "{attack} at {level}: {report:?}");
+    process.kill().unwrap();
+    assert_eq!(process.wait_blocking(PATIENCE).unwrap().exceeded, None, "{attack} at {level}");
+}
+
+// Requirement 92: a plugin that starts programs is not ended for memory that its child has in common with it.
+pub(crate) fn memory_in_common_counts_once() {
+    let world = World::new();
+    let limits = Limits { memory_bytes: Some(64 * MIB), ..Limits::default() };
+    for level in LEVELS {
+        left_alone(&world, level, "spawn-shared", &["44"], limits);
+        // Control: one that really takes it twice.
+        let found = exceeded(&world, level, "copy-memory", &["44"], limits);
+        assert!(matches!(found, Exceeded::Memory { .. }), "{level}: {found}");
+    }
+}
+
+// Threat 36: what the kernel shows to root alone cannot be counted by the host of an ordinary user, and counts as too much.
+pub(crate) fn memory_of_unreadable_programs_ends_the_plugin() {
+    let world = World::new();
+    let (unreadable, readable) = (world.path("package/unreadable"), world.path("package/probe"));
+    let limits = Limits {
+        memory_bytes: Some(64 * MIB),
+        file_bytes: Some(256 * MIB),
+        open_files: Some(256),
+        ..Limits::default()
+    };
+    for level in LEVELS {
+        // Without permission to change modes there is no such program in memory.
+        let made = (level == Level::Full).then_some(("hide-in-memory-program", vec!["192"]));
+        for (attack, arguments) in [("hide-in-program", vec![unreadable.as_str(), "192"])].into_iter().chain(made) {
+            let found = exceeded(&world, level, attack, &arguments, limits);
+            let is_counted = matches!(found, Exceeded::Memory { used_bytes, .. } if used_bytes > 64 * MIB);
+            if is_root() {
+                assert!(is_counted, "{attack} at {level}: root sees it: {found}");
+            } else {
+                assert_eq!(found, Exceeded::Hidden, "{attack} at {level}");
+                assert!(found.to_string().contains("read permission"), "{found}");
+            }
+        }
+        // Control: the same program, readable, holds little and is left alone.
+        left_alone(&world, level, "hide-in-program", &[&readable, "24"], limits);
+    }
+}
+
+// Threat 61: buffers of the kernel are in no process's memory. Each socket and pipe counts as full.
+pub(crate) fn kernel_buffers_end_at_the_limit() {
+    let world = World::new();
+    let limits = Limits { memory_bytes: Some(64 * MIB), ..Limits::default() };
+    for level in LEVELS {
+        for attack in ["fill-sockets", "fill-pipes"] {
+            let found = exceeded(&world, level, attack, &["192"], limits);
+            assert!(matches!(found, Exceeded::Memory { used_bytes, .. } if used_bytes > 64 * MIB), "{level}: {found}");
+            left_alone(&world, level, attack, &["24"], limits);
+        }
+    }
+    // Control: nothing else stops them.
+    left_alone(&world, Level::Full, "fill-sockets", &["192"], Limits { memory_bytes: Some(1024 * MIB), ..limits });
 }
 
 // Threat 38: each file is small, and so are those without a name; all together they fill the disk.

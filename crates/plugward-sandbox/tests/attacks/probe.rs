@@ -17,6 +17,7 @@ use std::{
         unix::{
             fs::{OpenOptionsExt, PermissionsExt, symlink},
             net::{SocketAddr, UnixStream},
+            process::CommandExt,
         },
     },
     process::Command,
@@ -110,6 +111,18 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
         "hide-in-thread" => hide_in_thread(number(first)),
         "outlive-main" => outlive_main(number(first)),
         "fork-memory" => fork_memory(number(first)),
+        "hide-in-program" => hide_in_program(first, second),
+        "hide-in-memory-program" => hide_in_memory_program(first),
+        "socket-buffer" => state(has_larger_buffer()?),
+        "pipe-size" => {
+            let (end, _other) = rustix::pipe::pipe()?;
+            call(libc::SYS_fcntl, &[end.as_raw_fd() as usize, libc::F_SETPIPE_SZ as usize, MIB])
+        }
+        "give-pages" => give_pages(),
+        "fill-sockets" => fill_sockets(number(first)),
+        "fill-pipes" => fill_pipes(number(first)),
+        "spawn-shared" => spawn_shared(number(first)),
+        "copy-memory" => copy_memory(number(first)),
         "fill-many" => fill_many(first, number(second), false),
         "fill-nameless" => fill_many(first, number(second), true),
         "wait" => wait_for_end(),
@@ -397,6 +410,32 @@ fn hide_memory(mib: usize) -> io::Result<()> {
     wait_for_end()
 }
 
+/// The same from a program that its user may run and not read, of which the kernel makes what `/proc` tells root's.
+fn hide_in_program(program: &str, mib: &str) -> io::Result<()> {
+    Err(Command::new(program).args([PROBE, "hide-memory", mib]).exec())
+}
+
+/// The same from a program that was never on a disk.
+fn hide_in_memory_program(mib: &str) -> io::Result<()> {
+    let mut file = File::from(rustix::fs::memfd_create("program", rustix::fs::MemfdFlags::empty())?);
+    io::copy(&mut File::open(std::env::args_os().next().unwrap())?, &mut file)?;
+    file.set_permissions(fs::Permissions::from_mode(0o111))?;
+    let arguments = [path("probe"), path(PROBE), path("hide-memory"), path(mib)];
+    let arguments: Vec<*const libc::c_char> =
+        arguments.iter().map(|argument| argument.as_ptr()).chain([ptr::null()]).collect();
+    let none = [ptr::null::<libc::c_char>()];
+    call(
+        libc::SYS_execveat,
+        &[
+            file.as_raw_fd() as usize,
+            c"".as_ptr().addr(),
+            arguments.as_ptr().addr(),
+            none.as_ptr().addr(),
+            libc::AT_EMPTY_PATH as usize,
+        ],
+    )
+}
+
 /// Memory that is in no map, behind a descriptor that only one thread has: one made with a table of its own.
 fn hide_in_thread(mib: usize) -> io::Result<()> {
     const STACK_BYTES: usize = 256 * 1024;
@@ -451,6 +490,96 @@ fn fork_memory(mib: usize) -> io::Result<()> {
             wait_for_end();
         }
     }
+    wait_for_end()
+}
+
+/// Asks for a larger buffer, and sees whether it came.
+fn has_larger_buffer() -> io::Result<bool> {
+    let (end, _other) = UnixStream::pair()?;
+    let before = rustix::net::sockopt::socket_send_buffer_size(&end)?;
+    // The limit that a system sets itself is at least the usual size, of which the kernel gives twice what is asked for.
+    rustix::net::sockopt::set_socket_send_buffer_size(&end, before)?;
+    Ok(rustix::net::sockopt::socket_send_buffer_size(&end)? > before)
+}
+
+/// Gives pages of its own to a pipe.
+fn give_pages() -> io::Result<()> {
+    let (_end, other) = rustix::pipe::pipe()?;
+    let page = vec![1_u8; 4096];
+    let given = libc::iovec { iov_base: page.as_ptr().cast_mut().cast(), iov_len: page.len() };
+    call(libc::SYS_vmsplice, &[other.as_raw_fd() as usize, (&raw const given).addr(), 1, 0])
+}
+
+/// Writes until nothing more is taken.
+fn fill_up(mut end: impl Write) {
+    let block = [1; 65_536];
+    while end.write(&block).is_ok_and(|written| written > 0) {}
+}
+
+/// Memory that the kernel keeps between the ends of sockets, about this much.
+fn fill_sockets(mib: usize) -> io::Result<()> {
+    const PAIRS_EACH_MIB: usize = 2;
+    let mut open = Vec::new();
+    for _ in 0..mib * PAIRS_EACH_MIB {
+        let (one, other) = UnixStream::pair()?;
+        for end in [&one, &other] {
+            end.set_nonblocking(true)?;
+            fill_up(end);
+        }
+        open.push((one, other));
+    }
+    wait_for_end()
+}
+
+/// The same in pipes, of many processes, because each has but so many descriptors.
+fn fill_pipes(mib: usize) -> io::Result<()> {
+    const PIPES_EACH: usize = 200;
+    const EACH_MIB: usize = 12;
+    for _ in 0..mib / EACH_MIB {
+        // SAFETY: this process has one thread; the child makes pipes and waits.
+        if unsafe { libc::fork() } == 0 {
+            let mut open = Vec::new();
+            for _ in 0..PIPES_EACH {
+                let (end, other) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK)?;
+                let other = File::from(other);
+                fill_up(&other);
+                open.push((end, other));
+            }
+            wait_for_end();
+        }
+    }
+    wait_for_end()
+}
+
+/// No attack: takes memory, and starts something that lives in it until its own program begins, which never comes.
+fn spawn_shared(mib: usize) -> io::Result<()> {
+    const STACK_BYTES: usize = 64 * 1024;
+    extern "C" fn wait(_nothing: *mut libc::c_void) -> libc::c_int {
+        loop {
+            // SAFETY: waits for a signal.
+            unsafe { libc::pause() };
+        }
+    }
+    let taken = vec![1_u8; mib * MIB];
+    std::hint::black_box(&taken);
+    let stack = Box::leak(vec![0_u8; STACK_BYTES].into_boxed_slice());
+    // SAFETY: as `vfork` does it; the stack is never given back and is aligned at its end, from which it grows.
+    let child = unsafe {
+        let end = stack.as_mut_ptr_range().end;
+        let end = end.sub(end as usize % 16);
+        libc::clone(wait, end.cast(), libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD, ptr::null_mut())
+    };
+    check(child)
+}
+
+/// Takes memory, and a child takes the same once more.
+fn copy_memory(mib: usize) -> io::Result<()> {
+    let mut taken = vec![1_u8; mib * MIB];
+    // SAFETY: this process has one thread; the child writes to its own copy and waits.
+    if unsafe { libc::fork() } == 0 {
+        taken.fill(2);
+    }
+    std::hint::black_box(&taken);
     wait_for_end()
 }
 

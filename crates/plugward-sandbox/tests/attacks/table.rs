@@ -153,6 +153,9 @@ fn kernel_rows(world: &World, row: &mut Add<'_>) {
     row("the machine's network", "namespace", &["net", &namespace("net")], Succeeds, REFUSED, NotClaimed, NotClaimed);
     row("the machine's processes", "namespace", &["pid", &namespace("pid")], Succeeds, REFUSED, NotClaimed, NotClaimed);
     row("the machine's mounts", "namespace", &["mnt", &namespace("mnt")], Succeeds, REFUSED, NotClaimed, NotClaimed);
+    row("a larger buffer of a socket", "socket-buffer", &[], Succeeds, REFUSED, REFUSED, REFUSED);
+    row("a larger pipe", "pipe-size", &[], Succeeds, REFUSED, REFUSED, REFUSED);
+    row("pages given to a pipe", "give-pages", &[], Succeeds, REFUSED, REFUSED, REFUSED);
     row("core image", "core-image", &[], MaySucceed, REFUSED, REFUSED, REFUSED);
     row("capabilities", "capability", &[], Layer, REFUSED, REFUSED, REFUSED);
     row("capabilities to regain", "bounding-set", &[], Layer, REFUSED, NotClaimed, NotClaimed);

@@ -73,7 +73,7 @@ pub(crate) const THREATS: &[Threat] = &[
     threat(33, "leave daemons behind", "process namespace, adoption by the launcher", Tests { tests: &["limits::daemons_end_with_their_namespace", "limits::many_at_once_leave_nothing"], held_at: STRONG }),
     threat(34, "outrun its end by forking", "process namespace", Tests { tests: &["ends::two_hundred_ends_leave_nothing", "limits::killed_host_side_leaves_nothing"], held_at: FULL }),
     threat(35, "take all private memory", "limits", Rows(&["much memory"])),
-    threat(36, "take memory that is shared or in files without a name", "control group where there is one, a look ten times a second elsewhere", Tests { tests: &["limits::shared_memory_ends_at_the_limit"], held_at: STRONG }),
+    threat(36, "take memory that is shared or in files without a name", "control group where there is one, a look ten times a second elsewhere", Tests { tests: &["limits::shared_memory_ends_at_the_limit", "limits::memory_of_unreadable_programs_ends_the_plugin"], held_at: STRONG }),
     threat(37, "fill temporary folders", "sized private folders, Landlock", Rows(&["fill /tmp"])),
     threat(38, "fill the disk with one file", "limits", Rows(&["a large file"])),
     threat(39, "use up descriptors", "limits", Rows(&["many descriptors"])),
@@ -98,4 +98,6 @@ pub(crate) const THREATS: &[Threat] = &[
     threat(58, "have a trial touch the machine, or propose more than it wanted", "a look that enters no mount of others, judgement of names", Elsewhere(&["a_mount_that_others_answer_for_is_not_entered", "wanted_hosts_are_told_by_name_and_port", "dangerous_places_are_told_and_not_proposed"])),
     threat(59, "make the host itself call where it should not, by webhooks, redirects and addresses of servers elsewhere", "judgement of the address by the host", Elsewhere(&["the_address_that_was_judged_is_dialled", "near_services_are_not_reached_by_a_far_name", "redirects_are_refused_and_other_answers_are_not", "a_server_has_to_prove_its_name"])),
     threat(60, "reach another host by a name inside TLS that plugward cannot read, such as the encrypted one of a front", "none beyond the granted host", Open("what a granted host does with a request that it decrypts is its own; grant hosts that serve others only if you trust all of them")),
+    threat(61, "take memory of the kernel in buffers of sockets and pipes", "a look ten times a second that counts each as full, small ones in a network with listeners", Tests { tests: &["limits::kernel_buffers_end_at_the_limit", "hosts::connections_hold_little"], held_at: STRONG }),
+    threat(62, "make such buffers larger than they are counted", "filter", Rows(&["a larger buffer of a socket", "a larger pipe", "pages given to a pipe"])),
 ];

@@ -85,6 +85,8 @@ impl World {
         }
         fs::copy(std::env::current_exe().unwrap(), root.join("package/probe")).unwrap();
         open_to_all(&root.join("package/probe"), 0o755);
+        fs::copy(root.join("package/probe"), root.join("package/unreadable")).unwrap();
+        open_to_all(&root.join("package/unreadable"), 0o111);
         let named = UnixListener::bind(root.join("home/socket")).unwrap();
         open_to_all(&root.join("home/socket"), 0o777);
         let abstract_name = format!("plugward-attacks-{}", std::process::id());

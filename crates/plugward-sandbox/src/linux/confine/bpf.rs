@@ -65,6 +65,8 @@ pub(super) enum Unless {
     NotBoth { first: (u32, u32), second: (u32, u32) },
     /// The argument is none of these values.
     NoneOf { argument: u32, values: &'static [u32] },
+    /// The first argument has another value than the one given for it, or the second is none of these values.
+    NotThese { first: (u32, u32), argument: u32, values: &'static [u32] },
     /// All pairs of argument and value of one of these lists are equal.
     AnyOf(&'static [&'static [(u32, u32)]]),
     /// As `AnyOf`, of the bits that the mask between argument and value leaves.
@@ -155,6 +157,17 @@ fn body(rule: &Rule) -> Vec<sock_filter> {
             for value in values {
                 body.extend([jump(JUMP_EQUAL, *value, 0, 1), deny]);
             }
+            body.push(allow);
+            body
+        }
+        Unless::NotThese { first, argument, values } => {
+            let mut rest = vec![statement(LOAD_WORD, low(argument))];
+            for value in values {
+                rest.extend([jump(JUMP_EQUAL, *value, 0, 1), deny]);
+            }
+            let over = u8::try_from(rest.len()).unwrap_or(u8::MAX);
+            let mut body = vec![statement(LOAD_WORD, low(first.0)), jump(JUMP_EQUAL, first.1, 0, over)];
+            body.extend(rest);
             body.push(allow);
             body
         }
@@ -315,6 +328,11 @@ mod tests {
         assert_eq!(answer(values, &[0, 5]), DENIED);
         assert_eq!(answer(values, &[0, UPPER | 6]), DENIED, "rubbish in the upper half must not hide the value");
         assert_eq!(answer(values, &[5, 7]), Action::Allow);
+        let these = Unless::NotThese { first: (0, 1), argument: 2, values: &[5, 6] };
+        assert_eq!(answer(these, &[UPPER | 1, 0, UPPER | 6]), DENIED);
+        assert_eq!(answer(these, &[1, 0, 5]), DENIED);
+        assert_eq!(answer(these, &[1, 0, 7]), Action::Allow);
+        assert_eq!(answer(these, &[2, 0, 5]), Action::Allow);
         let lists = Unless::AnyOf(&[&[(0, 1)], &[(0, 2), (2, 8)]]);
         assert_eq!(answer(lists, &[1]), Action::Allow);
         assert_eq!(answer(lists, &[2, 0, 8]), Action::Allow);

@@ -73,6 +73,8 @@ const FORBIDDEN: &[i64] = &[
     // Memory that belongs to no process, so that nobody who counts sees it.
     libc::SYS_shmget,
     libc::SYS_msgget,
+    // Pages given away to a pipe are in no process's memory any more, and a large one counts as little as a small one.
+    libc::SYS_vmsplice,
     // The machine itself.
     libc::SYS_kexec_load,
     libc::SYS_kexec_file_load,
@@ -228,6 +230,28 @@ const CONDITIONAL: &[Rule] = &[
     Rule { number: libc::SYS_socketpair, unless: Unless::AnyOf(&[&[(0, libc::AF_UNIX as u32)]]), errno: libc::EPERM },
 ];
 
+/// The size of a pipe. What stays is the one it is made with, which is counted. Programs ask for more to be faster, and go on.
+const F_SETPIPE_SZ: u32 = 1031;
+/// Sizes of a socket's buffers, in the family of options that all sockets have, on both architectures.
+const BUFFER_SIZES: &[u32] =
+    &[libc::SO_SNDBUF as u32, libc::SO_RCVBUF as u32, libc::SO_SNDBUFFORCE as u32, libc::SO_RCVBUFFORCE as u32];
+
+/// Buffers that no process's limit sees stay as they are made, so that counting them is enough. To ask for another size of a
+/// socket's is answered as done and changes nothing: the kernel itself takes such a size as a wish, tells nobody that it has
+/// cut it, and shows to whoever asks what there is; run times treat an error here as the failure of the socket.
+const BUFFERS: &[Rule] = &[
+    Rule {
+        number: libc::SYS_setsockopt,
+        unless: Unless::NotThese { first: (1, libc::SOL_SOCKET as u32), argument: 2, values: BUFFER_SIZES },
+        errno: 0,
+    },
+    Rule {
+        number: libc::SYS_fcntl,
+        unless: Unless::NoneOf { argument: 1, values: &[F_SETPIPE_SZ] },
+        errno: libc::EPERM,
+    },
+];
+
 /// A process that hides from its own user cannot be measured: its descriptors then belong to root, whom the launcher of an
 /// ordinary user is not, in a user namespace or out of one. Level `limited` is kept open for a plugward inside, which hides
 /// its own.
@@ -327,6 +351,7 @@ pub(super) fn program(network: &Network, level: Level, unix: UnixSockets) -> Pro
         never(FORBIDDEN),
         never(FORBIDDEN_HERE),
         CONDITIONAL.to_vec(),
+        BUFFERS.to_vec(),
         SET_ID_MADE.to_vec(),
         SET_ID_MADE_HERE.to_vec(),
     ]
@@ -417,7 +442,7 @@ mod tests {
     fn every_call_has_one_rule() {
         let all = [FORBIDDEN, FORBIDDEN_HERE, METADATA, METADATA_HERE].concat();
         let numbers: Vec<i64> =
-            all.into_iter().chain(CONDITIONAL.iter().chain(made()).map(|rule| rule.number)).collect();
+            all.into_iter().chain(CONDITIONAL.iter().chain(BUFFERS).chain(made()).map(|rule| rule.number)).collect();
         let distinct: BTreeSet<&i64> = numbers.iter().collect();
         assert_eq!(distinct.len(), numbers.len());
         assert!(numbers.iter().all(|number| *number <= i64::from(LAST_KNOWN)));
@@ -441,6 +466,22 @@ mod tests {
             };
             assert_eq!(run(&off(), Call::new(number, &[0; 6])), expected, "call {number}");
         }
+    }
+
+    // Threat 36: a buffer of the kernel stays at the size that is counted for it; other options and commands work.
+    #[test]
+    fn buffers_keep_their_size() {
+        const DONE: Action = Action::Errno(0);
+        let (all_sockets, of_tcp) = (libc::SOL_SOCKET as u64, libc::IPPROTO_TCP as u64);
+        for option in 0..64 {
+            let expected = if matches!(option, 7 | 8 | 32 | 33) { DONE } else { Action::Allow };
+            assert_eq!(run(&off(), Call::new(libc::SYS_setsockopt, &[3, all_sockets, option])), expected, "{option}");
+            assert_eq!(run(&off(), Call::new(libc::SYS_setsockopt, &[3, of_tcp, option])), Action::Allow);
+        }
+        for command in [0, 1, 2, 3, 4, 1030, 1032, 1033] {
+            assert_eq!(run(&off(), Call::new(libc::SYS_fcntl, &[3, command])), Action::Allow, "{command}");
+        }
+        assert_eq!(run(&off(), Call::new(libc::SYS_fcntl, &[3, 1031, 1 << 20])), DENIED);
     }
 
     /// Threads and children must work, new namespaces must not.

@@ -25,6 +25,10 @@ const BACKLOG: i32 = 64;
 const LOOPBACK: u32 = 1;
 /// Room for the kernel's answer to one request, which repeats the request.
 const ANSWER_BYTES: usize = 512;
+/// What the kernel may keep of one connection, each way, in bytes: least, at first, most. It is in no process's memory, and
+/// the kernel's own choice lets it grow to many megabytes. The other end is a process of this machine, so that a small window
+/// costs no speed.
+const TCP_BUFFERS: &str = "4096 65536 262144";
 
 // Numbers of the kernel's routing interface.
 const NEW_LINK: u16 = 16;
@@ -45,6 +49,7 @@ const ROUTE_LOCAL: u8 = 2;
 
 /// Sets the network up and opens its sockets: the listeners in their order, then the one for names.
 pub(super) fn open(listed: &ListedHosts) -> Result<Vec<OwnedFd>, Errno> {
+    bound_buffers();
     let kernel = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     let mut requests = vec![request(NEW_LINK, 0, &link_up(), &[])];
     for listener in &listed.listeners {
@@ -60,6 +65,14 @@ pub(super) fn open(listed: &ListedHosts) -> Result<Vec<OwnedFd>, Errno> {
     let listeners = listed.listeners.iter().map(|address| listener(*address));
     let names = listed.name_server.iter().map(|address| datagrams((*address, NAME_PORT).into()));
     listeners.chain(names).collect()
+}
+
+/// Bounds the buffers of this network's connections. In a container that keeps such settings read-only they stay the kernel's:
+/// the number of connections is bounded by the host all the same.
+fn bound_buffers() {
+    for setting in ["tcp_rmem", "tcp_wmem"] {
+        let _read_only = std::fs::write(format!("/proc/sys/net/ipv4/{setting}"), TCP_BUFFERS);
+    }
 }
 
 fn listener(address: SocketAddr) -> Result<OwnedFd, Errno> {
