@@ -41,10 +41,11 @@ pub(super) enum Step {
     Bwrap,
     BwrapNested,
     BwrapHosts,
+    Layers,
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 34] = [
+    pub(super) const ALL: [Self; 35] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -79,6 +80,7 @@ impl Step {
         Self::Bwrap,
         Self::BwrapNested,
         Self::BwrapHosts,
+        Self::Layers,
     ];
 
     /// The step as a verb phrase for [`crate::SpawnError::Launcher`].

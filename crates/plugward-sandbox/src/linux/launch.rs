@@ -37,7 +37,7 @@ use super::{
     signals::SignalEvents,
     supervise::Supervision,
     watch::Watch,
-    wire::{self, Purpose, Record, Route},
+    wire::{self, Errand, Purpose, Record, Route},
     witness::Canaries,
 };
 use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, SandboxSpec, enforcement::Applied};
@@ -77,6 +77,15 @@ pub fn launcher_main() -> ! {
 pub fn launcher_main_without(layer: &str) -> ! {
     match Layers::NAMES.iter().find(|(name, _)| *name == layer) {
         Some((_, layer)) => exit(run(Layers::without(*layer))),
+        None => exit(EXIT_USAGE),
+    }
+}
+
+/// As [`launcher_main_without`], but the probe has all layers: what a machine that changes after the probe would be.
+#[cfg(feature = "mutation")]
+pub fn launcher_main_without_after_probe(layer: &str) -> ! {
+    match Layers::NAMES.iter().find(|(name, _)| *name == layer) {
+        Some((_, layer)) => exit(run(Layers::without_after_probe(*layer))),
         None => exit(EXIT_USAGE),
     }
 }
@@ -206,8 +215,9 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     let signals = SignalEvents::take_over().map_err(Failure::at(Step::Signals))?;
 
     let Some(received) = receive_spec(control)? else { return Ok(None) };
-    if received.route == Route::InsideBwrap {
-        jail::bwrap::inside(control, &received.spec, received.purpose, received.stdio, layers);
+    let layers = layers.of(received.errand.purpose);
+    if received.errand.route == Route::InsideBwrap {
+        jail::bwrap::inside(control, &received.spec, received.errand, received.stdio, layers);
     }
     let kill_after = received.spec.stop.kill_after;
     let mut started = start(received, layers)?;
@@ -236,7 +246,8 @@ fn hand_over(control: &OwnedFd, listeners: &[OwnedFd]) {
 
 /// Starts the plugin at the level asked for, or the witness in its place.
 fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
-    let ReceivedSpec { spec, purpose, route, stdio, notebook } = received;
+    let ReceivedSpec { spec, errand, stdio, notebook } = received;
+    let Errand { purpose, route, .. } = errand;
     let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
@@ -255,6 +266,7 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
     };
     settle_user(sandbox, &stdio)?;
     let (watch, watched) = if layers.has(Layers::LIMITS) { watch(sandbox)? } else { (None, Applied::default()) };
+    errand.refuse_fewer_layers(watched, Applied::FROM_OUTSIDE)?;
     let watch = if purpose == Purpose::Witness { watch.map(Watch::of_witness) } else { watch };
     let (canaries, task) = match purpose {
         Purpose::Plugin | Purpose::Trial => (None, Task::Plugin),
@@ -269,10 +281,11 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         (layers.has(Layers::LIMITS) && sandbox.level >= Level::Partial).then(|| group(sandbox, route)).flatten();
     let watched = watched.with_if(group.is_some(), Applied::CGROUP);
     let watched = watched.with_if(group.as_ref().is_some_and(Group::has_cpu_share), Applied::CPU_SHARE);
+    let launch = Launch { spec: &spec, sandbox, errand, layers };
     if sandbox.level == Level::Full {
         let jailed = match route {
-            Route::Native => jail::start(&spec, sandbox, stdio, task, layers, group.as_ref(), notebook),
-            _ => jail::bwrap::start(&spec, sandbox, &stdio, canaries.as_ref(), group.as_ref()),
+            Route::Native => jail::start(launch, stdio, task, group.as_ref(), notebook),
+            _ => jail::bwrap::start(launch, &stdio, canaries.as_ref(), group.as_ref()),
         };
         let jailed = jailed.inspect_err(|_| group.iter().for_each(Group::remove))?;
         let jail::Jailed { init, main, reports, applied, listeners, observer } = jailed;
@@ -280,7 +293,7 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         let _canaries = canaries;
         return Ok(Started { child: init, reports, main, applied, listeners, watch, group, observer, _canaries });
     }
-    let placed = in_place::start(&spec, sandbox, stdio, task, layers, group.as_ref());
+    let placed = in_place::start(launch, stdio, task, group.as_ref());
     let (child, applied) = placed.inspect_err(|_| group.iter().for_each(Group::remove))?;
     let (main, applied) = (child.as_raw_nonzero().get(), applied.with(watched));
     let (listeners, _canaries) = (Vec::new(), canaries);
@@ -340,11 +353,19 @@ fn refuse_more_threads() -> Result<(), Failure> {
     if threads == 1 { Ok(()) } else { Err(Failure::at(Step::Threads)(Errno::OPNOTSUPP)) }
 }
 
+/// What is to be started, and under which layers.
+#[derive(Clone, Copy)]
+pub(super) struct Launch<'a> {
+    pub(super) spec: &'a LaunchSpec,
+    pub(super) sandbox: &'a SandboxSpec,
+    pub(super) errand: Errand,
+    pub(super) layers: Layers,
+}
+
 /// What the host has sent.
 struct ReceivedSpec {
     spec: LaunchSpec,
-    purpose: Purpose,
-    route: Route,
+    errand: Errand,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     /// Where to write down what the plugin of a trial wanted.
     notebook: Option<OwnedFd>,
@@ -365,8 +386,8 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
     if !receive(&mut body)? {
         return Ok(None);
     }
-    let (spec, purpose, route) = wire::decode_spec(&body).map_err(malformed)?;
-    let notebook = (purpose == Purpose::Trial).then(|| descriptors.pop().ok_or(MALFORMED)).transpose()?;
+    let (spec, errand) = wire::decode_spec(&body).map_err(malformed)?;
+    let notebook = (errand.purpose == Purpose::Trial).then(|| descriptors.pop().ok_or(MALFORMED)).transpose()?;
     let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
-    Ok(Some(ReceivedSpec { spec, purpose, route, stdio, notebook }))
+    Ok(Some(ReceivedSpec { spec, errand, stdio, notebook }))
 }

@@ -3,6 +3,8 @@
 //! Owns the list, so that a test can leave one out and see that the suite notices. Refuses leaving one out anywhere else:
 //! outside tests only [`Layers::ALL`] is ever made.
 
+use super::wire::Purpose;
+
 /// A set of layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layers(u32);
@@ -39,8 +41,22 @@ impl Layers {
     /// All of them: the only value outside tests.
     pub(super) const ALL: Self = Self(u32::MAX);
 
+    /// No layer: without it, the others count for plugins alone, and the probe has all.
+    const PROBE_TOO: Self = Self(1 << 31);
+
     pub(super) const fn has(self, layer: Self) -> bool {
         self.0 & layer.0 != 0
+    }
+
+    /// Those of the probe, or of a plugin.
+    pub(super) fn of(self, purpose: Purpose) -> Self {
+        if purpose == Purpose::Witness && !self.has(Self::PROBE_TOO) { Self::ALL } else { self }
+    }
+
+    /// All but one, after a probe with all.
+    #[cfg(feature = "mutation")]
+    pub(super) const fn without_after_probe(layer: Self) -> Self {
+        Self(Self::without(layer).0 & !Self::PROBE_TOO.0)
     }
 
     /// All but one.

@@ -34,7 +34,7 @@ pub(crate) use cgroup::reason as control_group_missing;
 pub(crate) use confine::landlock_version;
 pub use launch::{launcher_main, launcher_main_if_requested};
 #[cfg(feature = "mutation")]
-pub use launch::{launcher_main_with_landlock, launcher_main_without, layer_names};
+pub use launch::{launcher_main_with_landlock, launcher_main_without, launcher_main_without_after_probe, layer_names};
 pub use local_files::{LocalFiles, Place};
 pub use observe::Notebook;
 pub use process::PluginProcess;

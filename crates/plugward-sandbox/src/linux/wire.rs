@@ -168,11 +168,36 @@ pub(super) enum Route {
 
 const ROUTES: [Route; 3] = [Route::Native, Route::Bwrap, Route::InsideBwrap];
 
+/// What the receiver of a specification has to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Errand {
+    pub(super) purpose: Purpose,
+    pub(super) route: Route,
+    /// The layers under which the probe could not get out. A plugin that would run under fewer is not executed.
+    pub(super) witnessed: Applied,
+}
+
+impl Errand {
+    /// Of something that no probe went before: the probe itself, and what runs without a sandbox.
+    pub(super) fn unwitnessed(purpose: Purpose, route: Route) -> Self {
+        Self { purpose, route, witnessed: Applied::default() }
+    }
+
+    /// Refuses to go on to the execution if, of the layers in `own`, one is missing that the probe had.
+    pub(super) fn refuse_fewer_layers(&self, applied: Applied, own: Applied) -> Result<(), Failure> {
+        let wanted = self.witnessed.only(own);
+        let has_all = applied.has(wanted) && applied.landlock_abi() >= wanted.landlock_abi();
+        if has_all { Ok(()) } else { Err(Failure { step: Step::Layers, errno: 0, subject: 0 }) }
+    }
+}
+
 /// The specification with its length in front. The caller has checked it, so every length fits.
-pub(super) fn encode_spec(spec: &LaunchSpec, purpose: Purpose, route: Route) -> Vec<u8> {
+pub(super) fn encode_spec(spec: &LaunchSpec, errand: Errand) -> Vec<u8> {
+    let Errand { purpose, route, witnessed } = errand;
     let mut out = vec![0; HEADER_BYTES];
     out.push(purpose as u8);
     out.push(ROUTES.iter().position(|known| *known == route).and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX));
+    out.extend_from_slice(&witnessed.to_bits().to_le_bytes());
     for duration in [spec.stop.term_after, spec.stop.kill_after] {
         let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         out.extend_from_slice(&ms.to_le_bytes());
@@ -204,11 +229,12 @@ pub(super) fn spec_length(header: [u8; HEADER_BYTES]) -> Result<usize, Malformed
 }
 
 /// The specification without its header.
-pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose, Route), Malformed> {
+pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Errand), Malformed> {
     let mut rest = bytes;
     let number = sandbox::take_u8(&mut rest)?;
     let purpose = Purpose::ALL.into_iter().find(|known| *known as u8 == number).ok_or(Malformed)?;
     let route = *ROUTES.get(usize::from(sandbox::take_u8(&mut rest)?)).ok_or(Malformed)?;
+    let witnessed = Applied::from_bits(take_u32(&mut rest)?);
     let term_after = Duration::from_millis(take_u64(&mut rest)?);
     let kill_after = Duration::from_millis(take_u64(&mut rest)?);
     let executable = take_string(&mut rest)?.into();
@@ -226,7 +252,7 @@ pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose, Route), 
         return Err(Malformed);
     }
     let spec = LaunchSpec { executable, argv, cwd, env, stop: StopGrace { term_after, kill_after }, sandbox };
-    Ok((spec, purpose, route))
+    Ok((spec, Errand { purpose, route, witnessed }))
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {
@@ -291,10 +317,11 @@ mod tests {
     /// An argument that is not UTF-8, or empty, must arrive as it was approved.
     #[test]
     fn specification_survives_byte_for_byte() {
-        let encoded = encode_spec(&spec(), Purpose::Witness, Route::Bwrap);
+        let errand = Errand { purpose: Purpose::Plugin, route: Route::Bwrap, witnessed: Applied::SECCOMP };
+        let encoded = encode_spec(&spec(), errand);
         let (header, body) = encoded.split_first_chunk().unwrap();
         assert_eq!(spec_length(*header), Ok(body.len()));
-        assert_eq!(decode_spec(body), Ok((spec(), Purpose::Witness, Route::Bwrap)));
+        assert_eq!(decode_spec(body), Ok((spec(), errand)));
         let mut listing = spec();
         let sandbox = listing.sandbox.as_mut().unwrap();
         sandbox.level = Level::Full;
@@ -303,25 +330,43 @@ mod tests {
             names: vec![("api.example.test".to_owned(), Ipv4Addr::new(127, 8, 0, 1).into())],
             name_server: Some(Ipv4Addr::new(127, 0, 0, 53)),
         });
-        let encoded = encode_spec(&listing, Purpose::Plugin, Route::Native);
-        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((listing, Purpose::Plugin, Route::Native)));
+        let errand = Errand::unwitnessed(Purpose::Plugin, Route::Native);
+        let encoded = encode_spec(&listing, errand);
+        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((listing, errand)));
         let unconfined = LaunchSpec { sandbox: None, ..spec() };
         for purpose in Purpose::ALL {
-            let encoded = encode_spec(&unconfined, purpose, Route::InsideBwrap);
-            assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined.clone(), purpose, Route::InsideBwrap)));
+            let errand = Errand::unwitnessed(purpose, Route::InsideBwrap);
+            let encoded = encode_spec(&unconfined, errand);
+            assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined.clone(), errand)));
         }
     }
 
     /// A cut or padded message must not start a shortened command.
     #[test]
     fn any_other_length_is_refused() {
-        let encoded = encode_spec(&spec(), Purpose::Witness, Route::Native);
+        let encoded = encode_spec(&spec(), Errand::unwitnessed(Purpose::Witness, Route::Native));
         let body = &encoded[HEADER_BYTES..];
         for length in 0..body.len() {
             assert_eq!(decode_spec(&body[..length]), Err(Malformed), "cut at {length}");
         }
         assert_eq!(decode_spec(&[body, &[0]].concat()), Err(Malformed));
         assert_eq!(spec_length(u32::MAX.to_le_bytes()), Err(Malformed));
+    }
+
+    /// The probe counts for the rules it ran under: fewer of them are another sandbox.
+    #[test]
+    fn fewer_layers_than_the_probe_had_are_refused() {
+        let witnessed = Applied::SECCOMP.with(Applied::MOUNTS).with(Applied::MEMORY_WATCH).with(Applied::landlock(6));
+        let errand = Errand { witnessed, ..Errand::unwitnessed(Purpose::Plugin, Route::Native) };
+        let inside = witnessed.without(Applied::MEMORY_WATCH);
+        let own = Applied::from_bits(u32::MAX).without(Applied::MEMORY_WATCH);
+        assert_eq!(errand.refuse_fewer_layers(inside, own), Ok(()));
+        assert_eq!(errand.refuse_fewer_layers(inside.with(Applied::PROC), own), Ok(()), "more is no less");
+        let older = Applied::SECCOMP.with(Applied::MOUNTS).with(Applied::landlock(5));
+        for fewer in [inside.without(Applied::SECCOMP), inside.without(Applied::MOUNTS), older] {
+            assert_eq!(errand.refuse_fewer_layers(fewer, own).map_err(|it| it.step), Err(Step::Layers), "{fewer:?}");
+        }
+        assert_eq!(errand.refuse_fewer_layers(inside, Applied::MEMORY_WATCH).map_err(|it| it.step), Err(Step::Layers));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use plugward_sandbox::{Level, SpawnError};
 
 use crate::{
     table::{Expected, rows, run},
-    world::{World, finish, launcher, launcher_without, through_bwrap},
+    world::{World, finish, launcher, launcher_without, launcher_without_after_probe, through_bwrap},
 };
 
 /// Layers that are ours where bubblewrap makes the others. Capabilities are gone by then.
@@ -59,6 +59,36 @@ pub(crate) fn witness_refuses_a_level_that_lacks_a_layer() {
             let error = launcher_without(layer).spawn(&world.attack(level, "stat", &["/"])).unwrap_err();
             println!("{level} without {layer}: {error}");
             assert!(matches!(&error, SpawnError::NotHeld { .. }), "{layer}: {error}");
+        }
+    }
+}
+
+// Requirement 146: what the probe ran under is what the plugin runs under, or it runs nowhere. Had it been executed and only
+// then ended, it could have done its work by that time.
+pub(crate) fn a_layer_that_goes_after_the_probe_starts_nothing() {
+    let world = World::new();
+    let native = if through_bwrap() {
+        &["landlock", "seccomp", "limits"][..]
+    } else {
+        &["files", "processes", "network", "landlock", "seccomp", "limits"]
+    };
+    for (level, layers) in [
+        (Level::Full, native),
+        (Level::Partial, &["landlock", "seccomp", "limits"]),
+        (Level::Limited, &["seccomp", "limits"]),
+    ] {
+        let trace = world.root.join("data/was-run");
+        let spec = world.spec(level, "/bin/sh", &["-c", &format!("echo 1 > {}", trace.display())]);
+        finish(launcher().spawn(&spec).unwrap());
+        assert!(trace.exists(), "control: at {level} the program leaves its trace");
+        std::fs::remove_file(&trace).unwrap();
+        for layer in layers {
+            let error = launcher_without_after_probe(layer).spawn(&spec).unwrap_err();
+            assert!(
+                error.to_string().contains("without a layer that was there for its probe"),
+                "{level} {layer}: {error}"
+            );
+            assert!(!trace.exists(), "{level} without {layer}: the program ran");
         }
     }
 }

@@ -52,6 +52,7 @@ const TESTS: &[Test] = tests![
     layers::every_layer_is_left_out_somewhere,
     layers::leaving_out_any_layer_is_noticed,
     layers::witness_refuses_a_level_that_lacks_a_layer,
+    layers::a_layer_that_goes_after_the_probe_starts_nothing,
     layers::leaving_out_the_descriptors_is_noticed,
     layers::leaving_out_no_new_privileges_starts_nothing,
     levels::report_says_what_is_in_force,

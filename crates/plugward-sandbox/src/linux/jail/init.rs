@@ -36,6 +36,7 @@ use crate::{
         child::{self, Task},
         confine::{self, Access, Confinement, ProcessCount},
         failure::{Failure, Step},
+        launch::Launch,
         layers::Layers,
         sources::Sources,
         supervise::main_exit,
@@ -54,11 +55,9 @@ pub(super) const PLUGIN_UMASK: u32 = 0o077;
 
 /// Everything the first process is given.
 pub(super) struct Start<'a> {
-    pub(super) spec: &'a LaunchSpec,
-    pub(super) sandbox: &'a SandboxSpec,
+    pub(super) launch: Launch<'a>,
     pub(super) stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     pub(super) task: Task,
-    pub(super) layers: Layers,
     pub(super) reports: OwnedFd,
     /// The user to become, if it is not the launcher's.
     pub(super) target: Option<(Uid, Gid)>,
@@ -88,7 +87,8 @@ pub(super) fn run(start: Start<'_>) -> ! {
 }
 
 fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
-    let Start { spec, sandbox, stdio, task, layers, reports, target, observed } = start;
+    let Start { launch, stdio, task, reports, target, observed } = start;
+    let Launch { spec, sandbox, errand, layers } = launch;
     end_with_launcher()?;
     wait_for_go(&reports)?;
     let _unnamed = set_name(PROCESS_NAME);
@@ -126,6 +126,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
     // A change of user takes back what was asked for above.
     end_with_launcher()?;
     launcher_is_there(&reports)?;
+    errand.refuse_fewer_layers(applied, Applied::FROM_INSIDE)?;
     let main = child::start(spec, stdio, confinement, task)?;
     if layers.has(Layers::CAPABILITIES) {
         confine::drop_capabilities()?;
