@@ -187,6 +187,9 @@ impl Launcher {
             return Err(SpawnError::NotHeld { level: sandbox.level, escapes });
         }
         let mut enforcement = Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}")));
+        if sandbox.home_dir.is_none() {
+            enforcement = enforcement.without_home();
+        }
         if !applied.has(Applied::CGROUP) {
             let reason = cgroup::reason().unwrap_or_else(|| "making one failed".to_owned());
             enforcement.missing.push(format!("limits by a control group ({reason})"));
