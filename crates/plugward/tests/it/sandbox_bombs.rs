@@ -19,6 +19,13 @@ const HOST_GROWTH_KIB: u64 = 64 * 1024;
 /// a busy machine does to one that does not.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How many times slower its usual answer may become. A bomb takes one of the two processors, and the machine has other
+/// work; a neighbour that waits for the bomb itself is slower by thousands.
+const NEIGHBOUR_RATIO: u32 = 20;
+
+/// Below this, what the machine does besides is more than what any bomb adds.
+const UNNOTICED: Duration = Duration::from_millis(100);
+
 /// Most lines of a plugin that the host keeps.
 const LOG_LINES: usize = 500;
 
@@ -170,6 +177,8 @@ async fn explode(bomb: &Bomb) {
     let grown_kib = most_kib.saturating_sub(before_kib);
     println!("{}: said `{said}`, fell `{fall}`", bomb.id);
     println!("{}: neighbour {quiet:?} before, {busy:?} in {calls} calls during; host +{grown_kib} KiB", bomb.id);
+    let usual = (quiet.0 * NEIGHBOUR_RATIO).max(UNNOTICED);
+    assert!(busy.0 <= usual, "{}: the neighbour takes {:?}, and took {:?} before", bomb.id, busy.0, quiet.0);
     assert!(busy.1 < NEIGHBOUR_PATIENCE, "{}: the neighbour waited {:?}", bomb.id, busy.1);
     assert!(grown_kib <= HOST_GROWTH_KIB, "{}: the host grew by {grown_kib} KiB", bomb.id);
     assert_told(&host, bomb, &said, &fall).await;
