@@ -120,7 +120,7 @@ const ORDINARY_UID: u32 = 61_500;
 fn main() -> ExitCode {
     plugward_sandbox::launcher_main_if_requested();
     world::launch_without_if_requested();
-    if probe::run_if_requested() || levels::nested_if_requested() {
+    if probe::run_if_requested() || levels::nested_if_requested() || ends::host_if_requested() {
         return ExitCode::SUCCESS;
     }
     // What is not tried is not shown: a way that is missing is no way that holds.
