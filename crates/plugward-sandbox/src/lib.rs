@@ -110,7 +110,9 @@ pub use linux::{
     Launcher, LocalFiles, Notebook, Place, PluginProcess, Spawned, launcher_main, launcher_main_if_requested,
 };
 #[cfg(all(target_os = "linux", feature = "mutation"))]
-pub use linux::{launcher_main_with_landlock, launcher_main_without, launcher_main_without_after_probe, layer_names};
+pub use linux::{
+    cap_landlock, launcher_main_with_landlock, launcher_main_without, launcher_main_without_after_probe, layer_names,
+};
 #[cfg(target_os = "macos")]
 pub use macos::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 #[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]

@@ -150,7 +150,7 @@ impl Step {
             Self::Bwrap => (
                 "the namespaces that bubblewrap makes",
                 "; it takes `/usr/bin/bwrap` with `--bind-fd` (0.10, or a distribution's fix of 2024) that this user may \
-                 use, and Landlock",
+                 use, Landlock, and a `/proc` over no part of which anything is mounted",
             ),
             Self::BwrapHosts => (
                 "a list of hosts, through bubblewrap",

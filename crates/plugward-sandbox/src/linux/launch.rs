@@ -99,7 +99,7 @@ pub fn layer_names() -> impl Iterator<Item = &'static str> {
 /// As [`launcher_main`], on a kernel whose Landlock is taken to be no newer than `abi`: for tests of older machines.
 #[cfg(feature = "mutation")]
 pub fn launcher_main_with_landlock(abi: u8) -> ! {
-    confine::cap_abi(abi);
+    confine::cap_landlock(abi);
     exit(run(Layers::ALL))
 }
 

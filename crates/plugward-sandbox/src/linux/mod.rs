@@ -31,6 +31,8 @@ mod wire;
 mod witness;
 
 pub(crate) use cgroup::reason as control_group_missing;
+#[cfg(feature = "mutation")]
+pub use confine::cap_landlock;
 pub(crate) use confine::landlock_version;
 pub use launch::{launcher_main, launcher_main_if_requested};
 #[cfg(feature = "mutation")]

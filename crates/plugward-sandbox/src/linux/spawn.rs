@@ -408,7 +408,7 @@ fn complete(sandbox: &SandboxSpec, applied: Applied) -> bool {
         && applied.has(Applied::SECCOMP)
         && match sandbox.level {
             Level::Full => applied.has(namespaces) && applied.landlock_abi() == kernel_abi(),
-            Level::Partial => applied.landlock_abi() > 0,
+            Level::Partial => applied.landlock_abi() > 0 && applied.landlock_abi() == kernel_abi(),
             _ => true,
         }
 }

@@ -16,7 +16,7 @@ const LAYERS: [&str; 10] =
     ["files", "read-only", "processes", "network", "ipc", "host-name", "capabilities", "landlock", "seccomp", "limits"];
 
 /// Layers with a test of their own.
-/// The last one by `levels::without_namespaces_full_is_refused_and_partial_works` and its neighbours.
+/// The last one by `machines::without_namespaces_full_is_refused_and_partial_works` and its neighbours.
 const LAYERS_APART: [&str; 3] = ["descriptors", "no-new-privileges", "permission"];
 
 /// A layer that is in no list would be one that nothing tests.

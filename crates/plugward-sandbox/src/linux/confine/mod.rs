@@ -25,7 +25,7 @@ use super::{
 use crate::{Limits, Network, SandboxSpec, UserPolicy, enforcement::Applied};
 
 #[cfg(feature = "mutation")]
-pub(super) use landlock::cap_abi;
+pub use landlock::cap_landlock;
 pub(crate) use landlock::kernel_version as landlock_version;
 pub(super) use landlock::{Access, MINIMUM_ABI, SCOPES_ABI, kernel_abi};
 pub(super) use limits::ProcessCount;
