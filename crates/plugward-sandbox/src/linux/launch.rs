@@ -72,23 +72,17 @@ pub fn launcher_main() -> ! {
     exit(run(Layers::ALL))
 }
 
-/// As [`launcher_main`], but without one layer of the sandbox: for tests that see whether anything notices. Ends with a
-/// failure if there is no such layer.
+/// As [`launcher_main`], but without one layer of the sandbox, or without several whose names `+` joins: for tests that see
+/// whether anything notices. Ends with a failure if there is no such layer.
 #[cfg(feature = "mutation")]
-pub fn launcher_main_without(layer: &str) -> ! {
-    match Layers::NAMES.iter().find(|(name, _)| *name == layer) {
-        Some((_, layer)) => exit(run(Layers::without(*layer))),
-        None => exit(EXIT_USAGE),
-    }
+pub fn launcher_main_without(layers: &str) -> ! {
+    exit(Layers::without(layers).map_or(EXIT_USAGE, run))
 }
 
 /// As [`launcher_main_without`], but the probe has all layers: what a machine that changes after the probe would be.
 #[cfg(feature = "mutation")]
-pub fn launcher_main_without_after_probe(layer: &str) -> ! {
-    match Layers::NAMES.iter().find(|(name, _)| *name == layer) {
-        Some((_, layer)) => exit(run(Layers::without_after_probe(*layer))),
-        None => exit(EXIT_USAGE),
-    }
+pub fn launcher_main_without_after_probe(layers: &str) -> ! {
+    exit(Layers::without(layers).map_or(EXIT_USAGE, |layers| run(layers.after_probe())))
 }
 
 /// What [`launcher_main_without`] can leave out.

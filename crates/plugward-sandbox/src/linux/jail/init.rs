@@ -70,7 +70,8 @@ pub(super) fn run(start: Start<'_>) -> ! {
     let others = [&start.reports].into_iter().chain(&start.observed);
     let kept: Vec<i32> = start.stdio.iter().chain(others).map(AsRawFd::as_raw_fd).collect();
     // The launcher's control socket is among what is closed: a copy of it here would hide the launcher's end.
-    let closed = close_all_but(kept).map_err(Failure::at(Step::Descriptors));
+    let closed = if start.launch.layers.has(Layers::INNER_DESCRIPTORS) { close_all_but(kept) } else { Ok(()) };
+    let closed = closed.map_err(Failure::at(Step::Descriptors));
     // This copy keeps the channel open for the report whatever happens to the values below.
     let Ok(reports) = start.reports.try_clone() else { exit(1) };
     let limits = start.launch.sandbox.limits;
