@@ -31,7 +31,7 @@ use crate::{Limits, Network, SandboxSpec, UserPolicy, enforcement::Applied};
 pub use landlock::cap_landlock;
 pub(crate) use landlock::kernel_version as landlock_version;
 pub(super) use landlock::{Access, MINIMUM_ABI, SCOPES_ABI, kernel_abi};
-pub(super) use limits::ProcessCount;
+pub(super) use limits::{CPU_GRACE_S, MEMORY_MARGIN_BYTES, ProcessCount};
 
 /// Steps of one process on itself, prepared.
 #[derive(Debug, Default)]
