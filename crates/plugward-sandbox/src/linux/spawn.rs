@@ -43,6 +43,10 @@ const START_LIMIT: Duration = Duration::from_secs(15);
 /// execution and would no longer lead to the program.
 const FIRST_SAFE_DESCRIPTOR: i32 = 3;
 
+/// What to do where the kernel has no room for a namespace. Its own words for that are about a disk.
+const NAMESPACES_SPENT: &str = "; the space that is meant is for namespaces, on no disk: raise `user.max_user_namespaces` \
+                                (0 forbids them), make fewer within each other, or ask for level `partial`";
+
 /// Starts plugins through launcher processes.
 #[derive(Debug)]
 pub struct Launcher {
@@ -187,6 +191,9 @@ impl Launcher {
             return Err(SpawnError::NotHeld { level: sandbox.level, escapes });
         }
         let mut enforcement = Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}")));
+        if sandbox.home_dir.is_none() {
+            enforcement = enforcement.without_home();
+        }
         if !applied.has(Applied::CGROUP) {
             let reason = cgroup::reason().unwrap_or_else(|| "making one failed".to_owned());
             enforcement.missing.push(format!("limits by a control group ({reason})"));
@@ -383,6 +390,9 @@ fn refused(spec: &LaunchSpec, failure: Failure) -> SpawnError {
         step => match (step.layer(), &spec.sandbox) {
             (Some((layer, fix)), Some(sandbox)) => {
                 let path = subject(spec, sandbox, failure);
+                let is_spent =
+                    matches!(step, Step::Namespaces | Step::Bwrap) && cause.errno == Errno::NOSPC.raw_os_error();
+                let fix = if is_spent { NAMESPACES_SPENT } else { fix };
                 SpawnError::Layer { level: sandbox.level, layer, path, cause, fix }
             }
             _ => SpawnError::Launcher { action: step.action(), cause },

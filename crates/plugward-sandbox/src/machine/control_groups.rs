@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::read;
 
+/// Controllers that limit what a plugin uses.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
 /// What is needed to give each plugin a group of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ControlGroupFacts {
@@ -19,11 +22,14 @@ pub struct ControlGroupFacts {
     pub controllers: Vec<String>,
     /// Whether this user may make groups below it.
     pub is_delegated: bool,
+    /// Controllers that work in hierarchies of version 1, and therefore not in version 2.
+    pub held_by_version_1: Vec<String>,
 }
 
 impl ControlGroupFacts {
     pub(super) fn read(root: &Path, mounts: &str, uid: u32) -> Self {
-        let Some(mount) = mount_of_version_2(mounts) else { return Self::default() };
+        let held_by_version_1 = controllers_of_version_1(mounts);
+        let Some(mount) = mount_of_version_2(mounts) else { return Self { held_by_version_1, ..Self::default() } };
         let own_group = read(root, "proc/self/cgroup")
             .and_then(|groups| groups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned));
         let folder = own_group.as_ref().map(|group| root.join(within(&mount)).join(within(group)));
@@ -32,7 +38,7 @@ impl ControlGroupFacts {
             let listed = list.split_whitespace().map(str::to_owned).collect();
             (listed, belongs_to(&folder, uid) && belongs_to(&folder.join("cgroup.procs"), uid))
         });
-        Self { v2_mount: Some(mount), own_group, controllers, is_delegated }
+        Self { v2_mount: Some(mount), own_group, controllers, is_delegated, held_by_version_1 }
     }
 }
 
@@ -47,6 +53,13 @@ fn mount_of_version_2(mounts: &str) -> Option<String> {
         let (mount, kind) = line.split_once(" - ")?;
         (kind.split(' ').next() == Some("cgroup2")).then(|| mount.split(' ').nth(4).map(str::to_owned))?
     })
+}
+
+/// The controllers of a hierarchy of version 1 are among the options of its file system.
+fn controllers_of_version_1(mounts: &str) -> Vec<String> {
+    let trees = mounts.lines().filter_map(|line| line.split_once(" - cgroup ")?.1.split(' ').nth(1));
+    let known = trees.flat_map(|options| options.split(',')).filter(|option| CONTROLLERS.contains(option));
+    known.map(str::to_owned).collect()
 }
 
 /// Delegation is a matter of ownership; the rights of root are no delegation, but serve as well.
@@ -84,6 +97,12 @@ mod tests {
         assert_eq!(facts.own_group.as_deref(), Some("/user.slice/plugward.service"));
         assert_eq!((facts.controllers.join(" ").as_str(), facts.is_delegated), ("cpu memory pids", true));
         assert!(!ControlGroupFacts::read(folder.path(), mounts, owner + 1).is_delegated);
+        assert!(facts.held_by_version_1.is_empty());
+        let both = format!(
+            "{mounts}\n32 24 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+                            33 24 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd"
+        );
+        assert_eq!(ControlGroupFacts::read(folder.path(), &both, owner).held_by_version_1, ["cpu"]);
         assert_eq!(
             ControlGroupFacts::read(folder.path(), "31 24 0:27 / /x rw - cgroup c rw", owner),
             Default::default()

@@ -62,6 +62,8 @@ pub struct MachineFacts {
     pub bwrap_profile: bool,
     /// The container engine this process seems to be in.
     pub container: Option<String>,
+    /// Whether `/proc` is there, which most of these facts are in.
+    pub proc_mounted: bool,
     /// Parts of `/proc` that something is mounted over.
     pub covered_proc: Vec<String>,
     /// Mode of system call filters for this process: 0 none, 2 filtered.
@@ -90,6 +92,7 @@ impl MachineFacts {
         let profiles = root.join("etc/apparmor.d");
         let has_profile = |names: &[&str]| names.iter().any(|name| profiles.join(name).is_file());
         let bwrap = root.join("usr/bin/bwrap");
+        let status = read(root, "proc/self/status");
         Self {
             kernel_release: read(root, "proc/sys/kernel/osrelease"),
             distribution: read(root, "etc/os-release").and_then(|text| pretty_name(&text)),
@@ -103,8 +106,9 @@ impl MachineFacts {
             plugward_profile: has_profile(&PLUGWARD_PROFILES),
             bwrap_profile: has_profile(&BWRAP_PROFILES),
             container: container(root),
+            proc_mounted: status.is_some(),
             covered_proc: covered_proc(&mounts),
-            seccomp_mode: read(root, "proc/self/status")
+            seccomp_mode: status
                 .and_then(|status| status.lines().find_map(|line| line.strip_prefix("Seccomp:"))?.trim().parse().ok()),
             control_groups: ControlGroupFacts::read(root, &mounts, kernel.uid),
             bwrap: bwrap.is_file(),
@@ -220,7 +224,7 @@ mod tests {
         assert_eq!((facts.apparmor_restricts, facts.apparmor_label.as_deref()), (Some(true), Some("unconfined")));
         assert_eq!((facts.plugward_profile, facts.bwrap_profile, facts.bwrap), (false, true, true));
         assert_eq!(facts.container.as_deref(), Some("kubernetes"));
-        assert_eq!(facts.covered_proc, ["/proc/acpi"]);
+        assert_eq!((facts.proc_mounted, facts.covered_proc), (true, vec!["/proc/acpi".to_owned()]));
         assert_eq!((facts.seccomp_mode, facts.is_root, facts.bwrap_is_setuid), (Some(2), false, false));
         std::fs::write(folder.path().join(".dockerenv"), "").unwrap();
         let facts = MachineFacts::read(folder.path(), KernelAnswers { landlock_abi: 4, uid: 0 });
@@ -234,5 +238,6 @@ mod tests {
         let facts = MachineFacts::read(folder.path(), KernelAnswers { landlock_abi: 0, uid: 1000 });
         assert_eq!((facts.kernel_release, facts.security_modules, facts.seccomp_mode), (None, None, None));
         assert_eq!((facts.user_namespaces_max, facts.container, facts.bwrap), (None, None, false));
+        assert!(!facts.proc_mounted);
     }
 }

@@ -283,13 +283,17 @@ pub(crate) fn leaving_out_the_user_is_noticed() {
 pub(crate) fn witness_refuses_a_level_that_lacks_a_layer() {
     let world = World::new();
     let full = if through_bwrap() {
-        &["landlock", "seccomp"][..]
+        &["landlock", "seccomp", "filter-calls", "filter-sockets"][..]
     } else {
-        &["files", "processes", "network", "capabilities", "landlock", "seccomp"]
+        &["files", "processes", "network", "capabilities", "landlock", "seccomp", "filter-calls", "filter-sockets"]
     };
-    for (level, layers) in
-        [(Level::Full, full), (Level::Partial, &["landlock", "seccomp"]), (Level::Limited, &["seccomp"])]
-    {
+    let mut partial = vec!["landlock", "landlock-files", "seccomp", "filter-calls", "filter-sockets"];
+    if !is_root() {
+        // A plugin with a user of its own has no other process of that user to signal, with the scope or without.
+        partial.push("landlock-scope");
+    }
+    let limited = &["seccomp", "filter-calls", "filter-sockets"][..];
+    for (level, layers) in [(Level::Full, full), (Level::Partial, &partial[..]), (Level::Limited, limited)] {
         for layer in layers {
             let error = launcher_without(layer).spawn(&world.attack(level, "stat", &["/"])).unwrap_err();
             println!("{level} without {layer}: {error}");

@@ -120,6 +120,8 @@ pub(crate) fn without_namespaces_full_is_refused_and_partial_works() {
     let filtered = finish(launcher().spawn(&spec).unwrap()).stdout;
     // And where the administrator allows none, the kernel has no room for one.
     let none_left = on_machine(&world, Host::Ordinary, "echo 0 > /proc/sys/user/max_user_namespaces");
+    // The kernel's words for that are about a disk, and nobody may look there.
+    assert!(none_left.contains("no space left on device; the space that is meant is for namespaces"), "{none_left}");
     for (machine, said) in [("filtered", filtered), ("none left", none_left)] {
         let lines: Vec<&str> = said.lines().collect();
         let [full, partial, limited] = lines[..] else { panic!("{machine}: {said}") };

@@ -16,11 +16,18 @@ const LANDLOCK_SCOPES: u32 = 6;
 /// Controllers that limit what a plugin uses.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
-/// Rows in the order in which a reader follows them: kernel, then what it lets us use, then what is around us.
-pub(super) fn rows(facts: &MachineFacts) -> Vec<Row> {
-    let mut rows = vec![kernel(facts), security_modules(facts), landlock(facts), user_namespaces(facts)];
+/// Rows in the order in which a reader follows them: kernel, then what it lets us use, then what is around us. `full_holds`
+/// tells whether level `full` was tried and held, which is more than any of these facts.
+pub(super) fn rows(facts: &MachineFacts, full_holds: bool) -> Vec<Row> {
+    let mut rows = vec![kernel(facts), security_modules(facts), landlock(facts)];
+    if !facts.proc_mounted {
+        // The facts that are missing would all read as something else that is wrong.
+        rows.extend([no_proc(), bubblewrap(facts)]);
+        return rows;
+    }
+    rows.push(user_namespaces(facts));
     rows.extend(apparmor(facts));
-    rows.extend([container(facts), proc(facts), seccomp(facts), control_groups(facts), bubblewrap(facts)]);
+    rows.extend([container(facts, full_holds), proc(facts), seccomp(facts), control_groups(facts), bubblewrap(facts)]);
     rows
 }
 
@@ -144,9 +151,10 @@ fn apparmor(facts: &MachineFacts) -> Option<Row> {
     })
 }
 
-fn container(facts: &MachineFacts) -> Row {
+fn container(facts: &MachineFacts, full_holds: bool) -> Row {
     match &facts.container {
         None => Row::ok("container", "none seen"),
+        Some(engine) if full_holds => Row::ok("container", format!("{engine}; level `full` holds inside it")),
         Some(engine) => Row::warning(
             "container",
             engine.clone(),
@@ -154,6 +162,15 @@ fn container(facts: &MachineFacts) -> Row {
             "run plugward beside the container, or let the engine's filter pass namespaces and mounts for this one",
         ),
     }
+}
+
+fn no_proc() -> Row {
+    Row::broken(
+        "/proc",
+        "not mounted",
+        "plugins are started through it, and it tells what the kernel allows",
+        "as root: mount -t proc proc /proc",
+    )
 }
 
 fn proc(facts: &MachineFacts) -> Row {
@@ -176,9 +193,9 @@ fn seccomp(facts: &MachineFacts) -> Row {
             "no level is possible without them",
             "use a kernel built with seccomp filters",
         ),
-        Some(0) => Row::ok("call filters", "there; none on this process"),
+        Some(0) => Row::ok("call filters", "the kernel has them; plugward itself is under none"),
         Some(_) => {
-            Row::ok("call filters", "there; this process is under one already, which may deny what plugward needs")
+            Row::ok("call filters", "the kernel has them; plugward itself is under one, which may deny what it needs")
         }
     }
 }
@@ -187,15 +204,20 @@ fn control_groups(facts: &MachineFacts) -> Row {
     const CHECK: &str = "control groups";
     const CAUSE: &str = "memory that plugins share, and the processor, are then not limited as a whole";
     const FIX: &str = "start plugward as the user service in packaging/systemd, which asks for its own group";
+    const FIX_VERSION: &str = "boot with `systemd.unified_cgroup_hierarchy=1` (a container: the machine it runs on)";
     let groups = &facts.control_groups;
     let Some(mount) = &groups.v2_mount else {
-        return Row::warning(
-            CHECK,
-            "version 2 is not mounted",
-            CAUSE,
-            "boot with `systemd.unified_cgroup_hierarchy=1`",
-        );
+        return Row::warning(CHECK, "version 2 is not mounted", CAUSE, FIX_VERSION);
     };
+    if !groups.held_by_version_1.is_empty() {
+        let held = groups.held_by_version_1.join(", ");
+        let found = format!("version 2 at {mount} is there, and version 1 holds {held}");
+        return Row::warning(CHECK, found, CAUSE, FIX_VERSION);
+    }
+    if groups.own_group.as_deref() == Some("/") {
+        let found = format!("version 2 at {mount}; plugward runs in its uppermost group, which is handed to nobody");
+        return Row::warning(CHECK, found, CAUSE, FIX);
+    }
     let group = groups.own_group.as_deref().unwrap_or("unknown");
     let missing: Vec<&str> =
         CONTROLLERS.into_iter().filter(|name| !groups.controllers.iter().any(|there| there == name)).collect();

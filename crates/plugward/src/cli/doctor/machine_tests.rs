@@ -17,6 +17,8 @@ struct Machine {
     name: &'static str,
     landlock_abi: u32,
     files: &'static [(&'static str, &'static str)],
+    /// Whether level `full` is said to hold there.
+    full_holds: bool,
     golden: &'static str,
 }
 
@@ -26,6 +28,7 @@ const COVERED: &str = "30 1 0:22 / /proc rw - proc proc rw\n32 30 0:31 / /proc/a
                        31 1 0:27 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
 const V1: &str =
     "30 1 0:22 / /proc rw - proc proc rw\n31 1 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+const BOTH: &str = "31 1 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n32 1 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
 const PLAIN: &str = "Name:\tplugward\nNoNewPrivs:\t0\nSeccomp:\t0\n";
 const FILTERED: &str = "Name:\tplugward\nNoNewPrivs:\t0\nSeccomp:\t2\n";
 const SERVICE: &str = "sys/fs/cgroup/user.slice/plugward.service";
@@ -47,6 +50,7 @@ const MACHINES: &[Machine] = &[
             ("sys/fs/cgroup/user.slice/plugward.service/cgroup.controllers", "cpu io memory pids"),
             ("sys/fs/cgroup/user.slice/plugward.service/cgroup.procs", ""),
         ],
+        full_holds: true,
         golden: "debian-12.txt",
     },
     Machine {
@@ -64,6 +68,7 @@ const MACHINES: &[Machine] = &[
             ("proc/self/mountinfo", V2),
             ("proc/self/cgroup", "0::/user.slice/session-2.scope\n"),
         ],
+        full_holds: false,
         golden: "ubuntu-24.04.txt",
     },
     Machine {
@@ -83,6 +88,7 @@ const MACHINES: &[Machine] = &[
             ("proc/self/mountinfo", V2),
             ("proc/self/cgroup", "0::/user.slice/session-2.scope\n"),
         ],
+        full_holds: false,
         golden: "ubuntu-24.04-profile.txt",
     },
     Machine {
@@ -97,7 +103,30 @@ const MACHINES: &[Machine] = &[
             ("proc/self/mountinfo", COVERED),
             ("proc/self/cgroup", "0::/\n"),
         ],
+        full_holds: false,
         golden: "docker.txt",
+    },
+    Machine {
+        name: "a container that may make namespaces, on a machine with both versions of control groups",
+        landlock_abi: 7,
+        files: &[
+            (".dockerenv", ""),
+            ("proc/sys/kernel/osrelease", "6.12.48+deb13-amd64"),
+            ("etc/os-release", "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            ("proc/sys/user/max_user_namespaces", "62900"),
+            ("proc/self/status", PLAIN),
+            ("proc/self/mountinfo", BOTH),
+            ("proc/self/cgroup", "4:memory:/\n0::/\n"),
+        ],
+        full_holds: true,
+        golden: "open-container.txt",
+    },
+    Machine {
+        name: "a folder made to look like a machine, without /proc",
+        landlock_abi: 7,
+        files: &[("etc/os-release", "PRETTY_NAME=\"Alpine Linux v3.22\"\n"), ("usr/bin/bwrap", "")],
+        full_holds: false,
+        golden: "no-proc.txt",
     },
     Machine {
         name: "a Raspberry Pi without Landlock",
@@ -113,6 +142,7 @@ const MACHINES: &[Machine] = &[
             ("sys/fs/cgroup/user.slice/plugward.service/cgroup.controllers", "cpu pids"),
             ("sys/fs/cgroup/user.slice/plugward.service/cgroup.procs", ""),
         ],
+        full_holds: false,
         golden: "raspberry-pi.txt",
     },
     Machine {
@@ -127,6 +157,7 @@ const MACHINES: &[Machine] = &[
             ("proc/self/mountinfo", V1),
             ("proc/self/cgroup", "4:memory:/user.slice\n"),
         ],
+        full_holds: false,
         golden: "old-server.txt",
     },
 ];
@@ -143,7 +174,7 @@ fn told(machine: &Machine) -> String {
     let service = folder.path().join(SERVICE);
     let uid = if uid == 0 && service.exists() { hand_over(&service) } else { uid.max(1) };
     let facts = MachineFacts::read(folder.path(), KernelAnswers { landlock_abi: machine.landlock_abi, uid });
-    rows(&facts).iter().map(text).collect::<Vec<_>>().join("\n") + "\n"
+    rows(&facts, machine.full_holds).iter().map(text).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 /// Makes the service's group an ordinary user's.

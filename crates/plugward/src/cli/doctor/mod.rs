@@ -66,8 +66,8 @@ struct Report<'a> {
 
 pub(super) async fn run(output: &Output, settings: Result<Settings, SettingsError>) -> Exit {
     let mut rows = platform(&plugward_sandbox::probe());
-    rows.extend(machine::rows(&MachineFacts::here()));
     let levels = tokio::task::spawn_blocking(sandbox_levels).await.unwrap_or_default();
+    rows.extend(machine::rows(&MachineFacts::here(), full_holds(&levels)));
     let has_level = levels.iter().any(|row| row.state == State::Ok);
     rows.extend(levels);
     match settings {
@@ -96,7 +96,7 @@ pub(super) async fn run(output: &Output, settings: Result<Settings, SettingsErro
             State::Warning => "nothing is broken; [!!] rows say what does not work yet",
             State::Broken => "[XX] rows say what is broken and how to mend it",
         });
-        output.next("plugward demo");
+        output.next(if worst == State::Broken { "plugward doctor" } else { "plugward demo" });
     }
     if worst == State::Broken { Exit::Failure } else { Exit::Ok }
 }
@@ -107,12 +107,12 @@ fn text(row: &Row) -> String {
         State::Warning => paint(Tone::Warn, "[!!]"),
         State::Broken => paint(Tone::Bad, "[XX]"),
     };
-    let mut text = format!("{sign} {:<16} {}", row.check, safe(&row.found));
+    let mut text = format!("{sign} {:<17} {}", row.check, safe(&row.found));
     if let Some(cause) = &row.cause {
-        text.push_str(&format!("\n     {:<16} why: {}", "", safe(cause)));
+        text.push_str(&format!("\n     {:<17} why: {}", "", safe(cause)));
     }
     if let Some(fix) = &row.fix {
-        text.push_str(&format!("\n     {:<16} fix: {}", "", safe(fix)));
+        text.push_str(&format!("\n     {:<17} fix: {}", "", safe(fix)));
     }
     text
 }
@@ -184,12 +184,19 @@ fn sandbox_levels() -> Vec<Row> {
         }
     };
     let mut rows: Vec<Row> = check_levels(&launcher).into_iter().map(row).collect();
-    rows.extend(Launcher::current_exe().ok().and_then(through_bubblewrap));
+    let full_holds = full_holds(&rows);
+    rows.extend(Launcher::current_exe().ok().and_then(|launcher| through_bubblewrap(launcher, full_holds)));
     rows
 }
 
+/// Whether level `full` was tried and held.
+fn full_holds(levels: &[Row]) -> bool {
+    let check = format!("sandbox {}", Level::Full);
+    levels.iter().any(|row| row.check == check && row.state == State::Ok)
+}
+
 /// Bubblewrap tried by itself, where it is installed: it may be needed one day, and then it has to work.
-fn through_bubblewrap(launcher: Launcher) -> Option<Row> {
+fn through_bubblewrap(launcher: Launcher, full_holds: bool) -> Option<Row> {
     const CHECK: &str = "sandbox by bwrap";
     if !Path::new(BWRAP).is_file() {
         return None;
@@ -197,7 +204,13 @@ fn through_bubblewrap(launcher: Launcher) -> Option<Row> {
     let check = check_level(&launcher.with_backend(Backend::Bwrap), Level::Full);
     Some(match check.outcome {
         Ok(_) => Row::ok(CHECK, "level `full` holds through bubblewrap too"),
-        Err(error) => Row::ok(CHECK, format!("cannot stand in for plugward's own namespaces: {error}")),
+        Err(error) if full_holds => Row::ok(CHECK, format!("could not stand in, and is not needed: {error}")),
+        Err(error) => Row::warning(
+            CHECK,
+            error.to_string(),
+            "it cannot stand in for the namespaces that plugward itself may not make",
+            "as for level `full` above; one of both is enough",
+        ),
     })
 }
 

@@ -177,11 +177,12 @@ fn explained(child: &mut Child, complaint: OwnedFd, failure: Failure) -> Failure
 
 /// The system's number for what bubblewrap tells in words.
 fn number_of(complaint: &str) -> Option<i32> {
-    const WORDS: [(&str, i32); 5] = [
+    const WORDS: [(&str, i32); 6] = [
         ("Permission denied", libc::EACCES),
         ("Operation not permitted", libc::EPERM),
         ("Unknown option", libc::EOPNOTSUPP),
         ("No space left", libc::ENOSPC),
+        ("(ENOSPC)", libc::ENOSPC),
         ("No such file", libc::ENOENT),
     ];
     WORDS.iter().find(|(words, _)| complaint.contains(words)).map(|(_, number)| *number)
@@ -324,6 +325,8 @@ mod tests {
     fn complaints_become_numbers() {
         assert_eq!(number_of("bwrap: setting up uid map: Permission denied\n"), Some(libc::EACCES));
         assert_eq!(number_of("bwrap: Unknown option --bind-fd\n"), Some(libc::EOPNOTSUPP));
+        let too_many = "bwrap: Creating new namespace failed: nesting depth or limit exceeded (ENOSPC)\n";
+        assert_eq!(number_of(too_many), Some(libc::ENOSPC));
         assert_eq!(number_of("bwrap: something new\n"), None);
     }
 }
