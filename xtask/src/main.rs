@@ -36,7 +36,8 @@ usage: cargo xtask COMMAND
                       calls ten plugins that crash at random (100000 calls), and checks that nothing is lost or left
   crowd [--minutes N] 500 clients of both eras on one host with ten plugins (5 minutes), and checks that nothing is mixed up
   real-servers        runs published MCP servers through plugward, from install to remove
-  real-clients        lets published MCP clients call tools through `plugward serve --stdio`
+  real-clients [--write]
+                      lets published MCP clients use all there is, and compares what came of it with docs/matrix.md
   conformance         runs the official conformance suite against `plugward serve --http`, and against a client built on
                       the host
   help                this text
@@ -75,7 +76,8 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["chaos", options @ ..] => chaos::run(options),
         ["crowd", options @ ..] => crowd::run(options),
         ["real-servers"] => real_servers::run(),
-        ["real-clients"] => real_clients::run(),
+        ["real-clients"] => real_clients::run(false),
+        ["real-clients", "--write"] => real_clients::run(true),
         ["attacks"] => attacks::run(),
         ["other-systems"] => other_systems::run(),
         ["packaging"] => packaging::run(),

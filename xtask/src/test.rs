@@ -48,7 +48,7 @@ const STEPS: &[Step] = &[
     Step { name: "demo", action: demo, slow: false },
     Step { name: "crowd", action: |_| crowd::run_short(), slow: true },
     Step { name: "real-servers", action: |_| real_servers::run(), slow: true },
-    Step { name: "real-clients", action: |_| real_clients::run(), slow: true },
+    Step { name: "real-clients", action: |_| real_clients::run(false), slow: true },
     Step { name: "conformance", action: |_| conformance::run(), slow: true },
 ];
 

@@ -246,6 +246,12 @@ impl Applied {
     /// What depends on others that start at the same time and is reported for each start by itself.
     pub(crate) const OF_ONE_START: Self = Self::CGROUP.with(Self::CPU_SHARE);
 
+    /// What the launcher keeps from outside.
+    pub(crate) const FROM_OUTSIDE: Self = Self::MEMORY_WATCH.with(Self::DISK_WATCH);
+
+    /// What is put in force where the plugin starts.
+    pub(crate) const FROM_INSIDE: Self = Self(u32::MAX).without(Self::FROM_OUTSIDE).without(Self::OF_ONE_START);
+
     pub(crate) const fn landlock(abi: u8) -> Self {
         Self(abi as u32)
     }
@@ -266,6 +272,11 @@ impl Applied {
     #[must_use]
     pub(crate) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
+    }
+
+    #[must_use]
+    pub(crate) const fn only(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     #[must_use]

@@ -73,6 +73,7 @@ mod listed;
 mod machine;
 mod observation;
 mod platform;
+mod reached;
 mod sandbox;
 mod spec;
 
@@ -100,6 +101,7 @@ pub use listed::{ListedHosts, Listeners, MAX_LISTENERS};
 pub use machine::{ControlGroupFacts, KernelAnswers, MachineFacts};
 pub use observation::{Attempt, AttemptKind, Observations};
 pub use platform::{Availability, PlatformReport, probe};
+pub use reached::Reached;
 pub use sandbox::{
     Alias, DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
 };
@@ -110,7 +112,9 @@ pub use linux::{
     Launcher, LocalFiles, Notebook, Place, PluginProcess, Spawned, launcher_main, launcher_main_if_requested,
 };
 #[cfg(all(target_os = "linux", feature = "mutation"))]
-pub use linux::{launcher_main_with_landlock, launcher_main_without, layer_names};
+pub use linux::{
+    cap_landlock, launcher_main_with_landlock, launcher_main_without, launcher_main_without_after_probe, layer_names,
+};
 #[cfg(target_os = "macos")]
 pub use macos::{Launcher, PluginProcess, Spawned, launcher_main, launcher_main_if_requested};
 #[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]

@@ -1,10 +1,10 @@
-//! Servers under a host that runs as an ordinary user: the case of a person's own machine. Owns which of them, and where their
-//! packages are when that user cannot enter the workspace. When this check itself is run by an ordinary user, it has shown
+//! Servers under a host that runs as an ordinary user: the case of a person's own machine. Owns where their packages are
+//! when that user cannot enter the workspace. When this check itself is run by an ordinary user, it has shown
 //! that already.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::{Server, walk};
 use crate::driver::Plugward;
@@ -14,13 +14,8 @@ use crate::tools;
 /// A user of nobody's. Not `nobody`, who may own things on a machine.
 const ORDINARY_UID: u32 = 61_500;
 
-/// One of each run time: what differs between users is the same for every server of one.
-const CHOSEN: [(&str, &str); 4] = [
-    ("server-everything", "node"),
-    ("server-filesystem-granted", "node"),
-    ("static-server", "sh"),
-    ("mcp-server-time", "python3"),
-];
+/// What the servers are written for. Run times that are root's alone (one in root's home, say) are of no use to others.
+const RUN_TIMES: [&str; 2] = ["node", "python3"];
 
 pub(super) fn run<'a>(
     root: &Path,
@@ -34,12 +29,12 @@ pub(super) fn run<'a>(
     let plugward = Plugward::fresh(root, "ordinary")?.hand_over(ORDINARY_UID)?;
     super::share(&plugward)?;
     println!("    as an ordinary user");
-    for (server, package) in servers {
-        let Some((_, program)) = CHOSEN.iter().find(|(id, _)| *id == server.id) else { continue };
+    for program in RUN_TIMES {
         if !plugward.has(program) {
-            println!("{:<28}not run: no `{program}` here that other users may execute", server.id);
-            continue;
+            bail!("no `{program}` on PATH is open to other users: install one for all users, for example with apt-get");
         }
+    }
+    for (server, package) in servers {
         let reachable = Package { dir: reachable(&plugward, server, package)? };
         walk(&plugward, server, &reachable, failures);
     }

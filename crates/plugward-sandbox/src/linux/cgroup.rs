@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! handed over (a systemd unit with `Delegate=yes`)
-//!   plugward-host      the host and its launchers, moved there by the first launcher
-//!   plugin-LAUNCHER    one plugin: memory.max, memory.swap.max, pids.max, cpu.max; killed as a whole by cgroup.kill
+//!   plugward-host        the host and its launchers, moved there by the first launcher
+//!   plugin-LAUNCHER[.N]  one plugin: memory.max, memory.swap.max, pids.max, cpu.max; killed as a whole by cgroup.kill
 //! ```
 
 use std::{
@@ -35,6 +35,8 @@ const WELCOME: &str = "cpu";
 const CPU_PERIOD_US: u64 = 100_000;
 /// How often the folder is cleared again when something was started in it meanwhile.
 const PREPARE_ATTEMPTS: u32 = 8;
+/// Names tried for a group while those of launchers that had the same process id still hold something.
+const NAME_ATTEMPTS: u32 = 8;
 /// Most groups looked at for ones left behind by a launcher that was killed.
 const MAX_SWEPT: usize = 1024;
 /// Most processes moved out of the way: those of a host and its launchers.
@@ -145,14 +147,34 @@ impl Parent {
     fn make_for(&self, launcher: i32, limits: &Limits, overhead: u64) -> io::Result<Group> {
         // Plugins start at the same time, each by a launcher of its own, and all of them prepare the same folder.
         let _turn = self.lock()?;
-        self.prepare(|file, value| fs::write(file, value))?;
+        let has_cpu = self.prepare(|file, value| fs::write(file, value))?;
         self.sweep();
-        let folder = self.folder.join(format!("{PLUGIN_GROUP}{launcher}"));
-        let has_cpu_share = self.has_cpu && limits.cpu_percent.is_some();
+        let folder = self.new_folder(launcher)?;
+        let has_cpu_share = has_cpu && limits.cpu_percent.is_some();
         let group = Group { folder, limits: *limits, overhead, has_cpu_share };
-        make_folder(&group.folder)?;
         group.set_limits().inspect_err(|_| group.remove())?;
         Ok(group)
+    }
+
+    /// A folder that nothing was in yet. Process ids come back: a group with the name of this launcher is that of one that
+    /// was killed, with limits for another plugin and maybe with what is left of it.
+    fn new_folder(&self, launcher: i32) -> io::Result<PathBuf> {
+        let mut last = io::Error::from_raw_os_error(libc::EEXIST);
+        for attempt in 0..NAME_ATTEMPTS {
+            let suffix = if attempt == 0 { String::new() } else { format!(".{attempt}") };
+            let folder = self.folder.join(format!("{PLUGIN_GROUP}{launcher}{suffix}"));
+            match fs::create_dir(&folder) {
+                Ok(()) => return Ok(folder),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+                Err(error) => return Err(error),
+            }
+            if fs::remove_dir(&folder).is_ok() && fs::create_dir(&folder).is_ok() {
+                return Ok(folder);
+            }
+            // Nobody is left who would end what is in it.
+            let _older_kernel = fs::write(folder.join("cgroup.kill"), "1");
+        }
+        Err(last)
     }
 
     /// Held while the folder is changed; given back when it is dropped, or its holder ends.
@@ -162,18 +184,18 @@ impl Parent {
         Ok(folder)
     }
 
-    /// Moves every process out of the way, and has the controllers work below this folder. `write` puts a value into a file.
-    fn prepare(&self, write: impl Fn(&Path, &str) -> io::Result<()>) -> io::Result<()> {
+    /// Moves every process out of the way, and has the controllers work below this folder; tells whether that for the
+    /// processors does, without which the others are as good. `write` puts a value into a file.
+    fn prepare(&self, write: impl Fn(&Path, &str) -> io::Result<()>) -> io::Result<bool> {
+        let switch = |name: &str| write(&self.folder.join("cgroup.subtree_control"), &format!("+{name}"));
         let mut left = PREPARE_ATTEMPTS;
         loop {
             self.move_processes(&write)?;
-            let mut wanted = NEEDED.into_iter().chain(self.has_cpu.then_some(WELCOME));
-            let switched =
-                wanted.try_for_each(|name| write(&self.folder.join("cgroup.subtree_control"), &format!("+{name}")));
-            match switched {
+            match NEEDED.into_iter().try_for_each(switch) {
+                Ok(()) => return Ok(self.has_cpu && switch(WELCOME).is_ok()),
                 // Something was started here since: the launcher of another plugin, by a host that was not moved yet.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) && left > 0 => left -= 1,
-                other => return other,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -199,12 +221,18 @@ impl Parent {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten().take(MAX_SWEPT);
         for entry in entries {
             let name = entry.file_name();
-            let launcher = name.to_str().and_then(|name| name.strip_prefix(PLUGIN_GROUP)?.parse::<i32>().ok());
+            let launcher = name.to_str().and_then(launcher_of);
             if launcher.is_some_and(|launcher| tree::stat(launcher).is_none()) {
                 let _holds_one = fs::remove_dir(entry.path());
             }
         }
     }
+}
+
+/// The launcher whose group has this name.
+fn launcher_of(name: &str) -> Option<i32> {
+    let number = name.strip_prefix(PLUGIN_GROUP)?;
+    number.split_once('.').map_or(number, |(launcher, _)| launcher).parse().ok()
 }
 
 fn make_folder(path: &Path) -> io::Result<()> {
@@ -372,7 +400,7 @@ mod tests {
             // A process that was started between the look and the move.
             fs::write(own.join("cgroup.procs"), "9\n")
         };
-        parent.prepare(|file, value| write(1, file, value)).unwrap();
+        assert!(parent.prepare(|file, value| write(1, file, value)).unwrap());
         assert_eq!(moved.take(), ["7", "8", "9"], "what came meanwhile is moved as well");
         // One that never gives way is an error, not a wait without end.
         tries.set(0);
@@ -383,6 +411,45 @@ mod tests {
         assert!(flock(&second, FlockOperation::NonBlockingLockExclusive).is_err());
         drop(turn);
         flock(&second, FlockOperation::NonBlockingLockExclusive).unwrap();
+    }
+
+    // Limits on memory and processes are worth having without a share of the processors.
+    #[test]
+    fn a_controller_for_the_processors_that_cannot_be_had_costs_nothing_else() {
+        let mount = tree_of_files("cpu memory pids\n", "7\n");
+        let parent = find_in(mount.path(), OWN, |_| true).unwrap();
+        let denied = |what: &'static str| {
+            move |_: &Path, value: &str| {
+                if value == what { Err(io::Error::from_raw_os_error(libc::EPERM)) } else { Ok(()) }
+            }
+        };
+        assert!(!parent.prepare(denied("+cpu")).unwrap());
+        assert!(parent.prepare(denied("+memory")).is_err(), "control: what is needed is needed");
+        assert!(parent.prepare(denied("nothing")).unwrap(), "control: it is taken where it can be had");
+    }
+
+    // The launcher of a host that was killed can have had the same process id. What is in its group is not the new plugin's,
+    // and neither are its limits.
+    #[test]
+    fn a_group_of_an_earlier_launcher_is_not_taken_over() {
+        let mount = tree_of_files("cpu memory pids\n", "7\n");
+        let own = mount.path().join(OWN);
+        let parent = find_in(mount.path(), OWN, |_| true).unwrap();
+        let earlier = own.join("plugin-12");
+        fs::create_dir(&earlier).unwrap();
+        fs::write(earlier.join("pids.max"), "1").unwrap();
+        let limits = Limits { processes: Some(9), ..Limits::default() };
+        let group = parent.make_for(12, &limits, 0).unwrap();
+        assert_eq!(group.folder, own.join("plugin-12.1"));
+        assert_eq!(fs::read_to_string(earlier.join("cgroup.kill")).unwrap(), "1", "what is left of it ends");
+        assert_eq!(fs::read_to_string(group.folder.join("pids.max")).unwrap(), "9");
+        // An empty one is made anew under the same name.
+        fs::create_dir(own.join("plugin-13")).unwrap();
+        assert_eq!(parent.make_for(13, &limits, 0).unwrap().folder, own.join("plugin-13"));
+        assert_eq!(
+            ["plugin-12", "plugin-12.1", "plugin-x", "other"].map(launcher_of),
+            [Some(12), Some(12), None, None]
+        );
     }
 
     /// The real detection on the machine that runs this test: an answer and, where there is no group, why.

@@ -41,10 +41,11 @@ pub(super) enum Step {
     Bwrap,
     BwrapNested,
     BwrapHosts,
+    Layers,
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 34] = [
+    pub(super) const ALL: [Self; 35] = [
         Self::Descriptors,
         Self::Threads,
         Self::Session,
@@ -79,6 +80,7 @@ impl Step {
         Self::Bwrap,
         Self::BwrapNested,
         Self::BwrapHosts,
+        Self::Layers,
     ];
 
     /// The step as a verb phrase for [`crate::SpawnError::Launcher`].
@@ -148,7 +150,7 @@ impl Step {
             Self::Bwrap => (
                 "the namespaces that bubblewrap makes",
                 "; it takes `/usr/bin/bwrap` with `--bind-fd` (0.10, or a distribution's fix of 2024) that this user may \
-                 use, and Landlock",
+                 use, Landlock, and a `/proc` over no part of which anything is mounted",
             ),
             Self::BwrapHosts => (
                 "a list of hosts, through bubblewrap",

@@ -17,6 +17,7 @@ use super::{
     child::{self, Task},
     confine::{self, Access, Confinement, MINIMUM_ABI, ProcessCount},
     failure::{Failure, Step},
+    launch::Launch,
     layers::Layers,
     sources::Sources,
 };
@@ -42,18 +43,17 @@ const PLUGIN_UMASK: u32 = 0o077;
 
 /// Starts the plugin (or what stands in for it) behind the layers a process can put on itself.
 pub(super) fn start(
-    spec: &LaunchSpec,
-    sandbox: &SandboxSpec,
+    launch: Launch<'_>,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     task: Task,
-    layers: Layers,
     group: Option<&Group>,
 ) -> Result<(Pid, Applied), Failure> {
+    let Launch { spec, sandbox, errand, layers } = launch;
     let count = match sandbox.user {
         UserPolicy::Drop { .. } => ProcessCount::Own { overhead: 0 },
         UserPolicy::Same => ProcessCount::Shared,
     };
-    let mut confinement = Confinement::prepare(sandbox, count, layers).with_user(sandbox.user);
+    let mut confinement = Confinement::prepare(sandbox, count, layers).with_user(sandbox.user, layers);
     if let Some(group) = group {
         confinement = confinement.in_group(group.entrance().map_err(Failure::at(Step::Limits))?);
     }
@@ -63,6 +63,7 @@ pub(super) fn start(
     std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
     umask(Mode::from_raw_mode(PLUGIN_UMASK));
     let applied = confinement.applied();
+    errand.refuse_fewer_layers(applied, Applied::FROM_INSIDE)?;
     let main = child::start(spec, stdio, confinement, task)?;
     // Only once the program runs: until then the process is closed to its own user, like the launcher it came from.
     let placed = confine::put_first_out_of_memory(&main.as_raw_nonzero().to_string());

@@ -24,6 +24,7 @@ use rustix::{
 };
 
 use super::{
+    bounds::Bounds,
     cgroup::{self, Group},
     channel,
     child::{self, Task},
@@ -37,10 +38,10 @@ use super::{
     signals::SignalEvents,
     supervise::Supervision,
     watch::Watch,
-    wire::{self, Purpose, Record, Route},
+    wire::{self, Errand, Purpose, Record, Route},
     witness::Canaries,
 };
-use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, SandboxSpec, enforcement::Applied};
+use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, Limits, SandboxSpec, enforcement::Applied};
 
 /// First descriptor that is not standard input, output or error.
 const FIRST_OTHER_DESCRIPTOR: i32 = 3;
@@ -71,14 +72,17 @@ pub fn launcher_main() -> ! {
     exit(run(Layers::ALL))
 }
 
-/// As [`launcher_main`], but without one layer of the sandbox: for tests that see whether anything notices. Ends with a
-/// failure if there is no such layer.
+/// As [`launcher_main`], but without one layer of the sandbox, or without several whose names `+` joins: for tests that see
+/// whether anything notices. Ends with a failure if there is no such layer.
 #[cfg(feature = "mutation")]
-pub fn launcher_main_without(layer: &str) -> ! {
-    match Layers::NAMES.iter().find(|(name, _)| *name == layer) {
-        Some((_, layer)) => exit(run(Layers::without(*layer))),
-        None => exit(EXIT_USAGE),
-    }
+pub fn launcher_main_without(layers: &str) -> ! {
+    exit(Layers::without(layers).map_or(EXIT_USAGE, run))
+}
+
+/// As [`launcher_main_without`], but the probe has all layers: what a machine that changes after the probe would be.
+#[cfg(feature = "mutation")]
+pub fn launcher_main_without_after_probe(layers: &str) -> ! {
+    exit(Layers::without(layers).map_or(EXIT_USAGE, |layers| run(layers.after_probe())))
 }
 
 /// What [`launcher_main_without`] can leave out.
@@ -90,7 +94,7 @@ pub fn layer_names() -> impl Iterator<Item = &'static str> {
 /// As [`launcher_main`], on a kernel whose Landlock is taken to be no newer than `abi`: for tests of older machines.
 #[cfg(feature = "mutation")]
 pub fn launcher_main_with_landlock(abi: u8) -> ! {
-    confine::cap_abi(abi);
+    confine::cap_landlock(abi);
     exit(run(Layers::ALL))
 }
 
@@ -106,10 +110,10 @@ fn run(layers: Layers) -> i32 {
     };
     match prepare_and_start(&control, layers) {
         Ok(Some((signals, started, kill_after))) => {
-            let Started { child, main, reports, watch, group, observer, _canaries, .. } = started;
+            let Started { child, main, reports, limits, watch, group, observer, _canaries, .. } = started;
             let watch = watch.map(|watch| watch.spare_above(getpid().as_raw_nonzero().get(), main));
             let supervision = Supervision::new(control, signals, child, main, reports, kill_after);
-            supervision.with_limits(watch, group).observed_by(observer).run();
+            supervision.with_limits(limits, watch, group).observed_by(observer).run();
             EXIT_DONE
         }
         // The host left before it said what to start.
@@ -177,7 +181,9 @@ struct Started {
     applied: Applied,
     /// Sockets for the host, if hosts are listed.
     listeners: Vec<OwnedFd>,
-    /// The limits the launcher keeps.
+    /// Its limits, if it has a sandbox.
+    limits: Option<Limits>,
+    /// Those the launcher keeps.
     watch: Option<Watch>,
     /// The plugin's control group, if it has one.
     group: Option<Group>,
@@ -206,8 +212,9 @@ fn prepare_and_start(control: &OwnedFd, layers: Layers) -> Result<Option<Prepare
     let signals = SignalEvents::take_over().map_err(Failure::at(Step::Signals))?;
 
     let Some(received) = receive_spec(control)? else { return Ok(None) };
-    if received.route == Route::InsideBwrap {
-        jail::bwrap::inside(control, &received.spec, received.purpose, received.stdio, layers);
+    let layers = layers.of(received.errand.purpose);
+    if received.errand.route == Route::InsideBwrap {
+        jail::bwrap::inside(control, &received.spec, received.errand, received.stdio, layers);
     }
     let kill_after = received.spec.stop.kill_after;
     let mut started = start(received, layers)?;
@@ -236,7 +243,8 @@ fn hand_over(control: &OwnedFd, listeners: &[OwnedFd]) {
 
 /// Starts the plugin at the level asked for, or the witness in its place.
 fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
-    let ReceivedSpec { spec, purpose, route, stdio, notebook } = received;
+    let ReceivedSpec { spec, errand, stdio, notebook } = received;
+    let Errand { purpose, route, .. } = errand;
     let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
         std::env::set_current_dir(&spec.cwd).map_err(Failure::at(Step::Cwd))?;
         let child = child::start(&spec, stdio, Confinement::default(), Task::Plugin)?;
@@ -247,6 +255,7 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
             main,
             applied: Applied::default(),
             listeners: Vec::new(),
+            limits: None,
             watch: None,
             group: None,
             observer: None,
@@ -255,6 +264,7 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
     };
     settle_user(sandbox, &stdio)?;
     let (watch, watched) = if layers.has(Layers::LIMITS) { watch(sandbox)? } else { (None, Applied::default()) };
+    errand.refuse_fewer_layers(watched, Applied::FROM_OUTSIDE)?;
     let watch = if purpose == Purpose::Witness { watch.map(Watch::of_witness) } else { watch };
     let (canaries, task) = match purpose {
         Purpose::Plugin | Purpose::Trial => (None, Task::Plugin),
@@ -269,22 +279,27 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         (layers.has(Layers::LIMITS) && sandbox.level >= Level::Partial).then(|| group(sandbox, route)).flatten();
     let watched = watched.with_if(group.is_some(), Applied::CGROUP);
     let watched = watched.with_if(group.as_ref().is_some_and(Group::has_cpu_share), Applied::CPU_SHARE);
+    let limits = Some(sandbox.limits);
+    let launch = Launch { spec: &spec, sandbox, errand, layers };
     if sandbox.level == Level::Full {
         let jailed = match route {
-            Route::Native => jail::start(&spec, sandbox, stdio, task, layers, group.as_ref(), notebook),
-            _ => jail::bwrap::start(&spec, sandbox, &stdio, canaries.as_ref(), group.as_ref()),
+            Route::Native => jail::start(launch, stdio, task, group.as_ref(), notebook),
+            _ => jail::bwrap::start(launch, &stdio, canaries.as_ref(), group.as_ref()),
         };
         let jailed = jailed.inspect_err(|_| group.iter().for_each(Group::remove))?;
         let jail::Jailed { init, main, reports, applied, listeners, observer } = jailed;
         let (reports, applied) = (Some(reports), applied.with(watched));
         let _canaries = canaries;
-        return Ok(Started { child: init, reports, main, applied, listeners, watch, group, observer, _canaries });
+        let watch = watch.map(|watch| watch.with_bounds(Bounds::new(sandbox, applied, main)));
+        let child = init;
+        return Ok(Started { child, reports, main, applied, listeners, limits, watch, group, observer, _canaries });
     }
-    let placed = in_place::start(&spec, sandbox, stdio, task, layers, group.as_ref());
+    let placed = in_place::start(launch, stdio, task, group.as_ref());
     let (child, applied) = placed.inspect_err(|_| group.iter().for_each(Group::remove))?;
     let (main, applied) = (child.as_raw_nonzero().get(), applied.with(watched));
     let (listeners, _canaries) = (Vec::new(), canaries);
-    Ok(Started { child, reports: None, main, applied, listeners, watch, group, observer: None, _canaries })
+    let watch = watch.map(|watch| watch.with_bounds(Bounds::new(sandbox, applied, main)));
+    Ok(Started { child, reports: None, main, applied, listeners, limits, watch, group, observer: None, _canaries })
 }
 
 /// A control group for the plugin, where the host has some to give. Where it has not, or the system refuses in the end, the
@@ -340,11 +355,19 @@ fn refuse_more_threads() -> Result<(), Failure> {
     if threads == 1 { Ok(()) } else { Err(Failure::at(Step::Threads)(Errno::OPNOTSUPP)) }
 }
 
+/// What is to be started, and under which layers.
+#[derive(Clone, Copy)]
+pub(super) struct Launch<'a> {
+    pub(super) spec: &'a LaunchSpec,
+    pub(super) sandbox: &'a SandboxSpec,
+    pub(super) errand: Errand,
+    pub(super) layers: Layers,
+}
+
 /// What the host has sent.
 struct ReceivedSpec {
     spec: LaunchSpec,
-    purpose: Purpose,
-    route: Route,
+    errand: Errand,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     /// Where to write down what the plugin of a trial wanted.
     notebook: Option<OwnedFd>,
@@ -365,8 +388,8 @@ fn receive_spec(control: &OwnedFd) -> Result<Option<ReceivedSpec>, Failure> {
     if !receive(&mut body)? {
         return Ok(None);
     }
-    let (spec, purpose, route) = wire::decode_spec(&body).map_err(malformed)?;
-    let notebook = (purpose == Purpose::Trial).then(|| descriptors.pop().ok_or(MALFORMED)).transpose()?;
+    let (spec, errand) = wire::decode_spec(&body).map_err(malformed)?;
+    let notebook = (errand.purpose == Purpose::Trial).then(|| descriptors.pop().ok_or(MALFORMED)).transpose()?;
     let stdio = descriptors.try_into().map_err(|_| MALFORMED)?;
-    Ok(Some(ReceivedSpec { spec, purpose, route, stdio, notebook }))
+    Ok(Some(ReceivedSpec { spec, errand, stdio, notebook }))
 }

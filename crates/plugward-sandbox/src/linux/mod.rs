@@ -3,9 +3,11 @@
 //! Owns the split between the two processes. Refuses sharing state between them other than by [`wire`].
 
 mod backend;
+mod bounds;
 mod cgroup;
 mod channel;
 mod child;
+mod collect;
 mod confine;
 mod descriptors;
 mod disk;
@@ -31,10 +33,12 @@ mod wire;
 mod witness;
 
 pub(crate) use cgroup::reason as control_group_missing;
+#[cfg(feature = "mutation")]
+pub use confine::cap_landlock;
 pub(crate) use confine::landlock_version;
 pub use launch::{launcher_main, launcher_main_if_requested};
 #[cfg(feature = "mutation")]
-pub use launch::{launcher_main_with_landlock, launcher_main_without, layer_names};
+pub use launch::{launcher_main_with_landlock, launcher_main_without, launcher_main_without_after_probe, layer_names};
 pub use local_files::{LocalFiles, Place};
 pub use observe::Notebook;
 pub use process::PluginProcess;

@@ -28,7 +28,7 @@ use super::{
     failure::{Failure, Step},
     observe::Notebook,
     process::{Ended, PluginProcess, RecordReader},
-    wire::{self, Purpose, Record, Route},
+    wire::{self, Errand, Purpose, Record, Route},
     witness::{self, Witnesses},
 };
 use crate::{
@@ -131,7 +131,7 @@ impl Launcher {
     pub fn spawn(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
         let Some(sandbox) = spec.sandbox.as_ref().filter(|sandbox| sandbox.level != Level::None) else {
-            return Ok(self.start_and_report(spec, Purpose::Plugin, Route::Native, None)?.0);
+            return Ok(self.start_and_report(spec, Errand::unwitnessed(Purpose::Plugin, Route::Native), None)?.0);
         };
         self.choice.start(sandbox.level, |route| self.spawn_by(spec, sandbox, route, None))
     }
@@ -173,9 +173,14 @@ impl Launcher {
             }
         };
         let purpose = if notebook.is_some() { Purpose::Trial } else { Purpose::Plugin };
-        let (mut spawned, applied) = self.start_and_report(spec, purpose, route, notebook)?;
+        let errand = Errand { purpose, route, witnessed };
+        let started = self.start_and_report(spec, errand, notebook);
+        if matches!(started, Err(SpawnError::NotHeld { .. })) {
+            self.witnesses.forget(&name);
+        }
+        let (mut spawned, applied) = started?;
         if applied.without(Applied::OF_ONE_START) != witnessed.without(Applied::OF_ONE_START) {
-            // What was true of the probe is not any more, or the other way round: the next start asks again.
+            // More than the probe had, or what only the launcher could see: the next start asks again.
             self.witnesses.forget(&name);
             // The handle goes with the error, and the plugin with the handle.
             let escapes = "run without a layer that was there for its probe".to_owned();
@@ -202,14 +207,14 @@ impl Launcher {
     pub fn spawn_unwitnessed(&self, spec: &LaunchSpec) -> Result<Spawned, SpawnError> {
         spec.check()?;
         let level = spec.sandbox.as_ref().map_or(Level::None, |sandbox| sandbox.level);
-        Ok(self.start_and_report(spec, Purpose::Plugin, self.choice.first(level), None)?.0)
+        Ok(self.start_and_report(spec, Errand::unwitnessed(Purpose::Plugin, self.choice.first(level)), None)?.0)
     }
 
     /// Runs the probe under the rules of `spec`; returns the layers that were in force and held.
     fn witness(&self, spec: &LaunchSpec, sandbox: &SandboxSpec, route: Route) -> Result<Applied, SpawnError> {
         // What a plugin is told is none of the probe's business.
         let probe = LaunchSpec { argv: vec!["witness".into()], env: Vec::new(), ..spec.clone() };
-        let (started, applied) = self.start_and_report(&probe, Purpose::Witness, route, None)?;
+        let (started, applied) = self.start_and_report(&probe, Errand::unwitnessed(Purpose::Witness, route), None)?;
         let deadline = Instant::now() + START_LIMIT;
         let answer =
             read_answer(&started.stdout, deadline).map_err(|error| silent_or("read its probe's answer", error))?;
@@ -224,8 +229,7 @@ impl Launcher {
     fn start_and_report(
         &self,
         spec: &LaunchSpec,
-        purpose: Purpose,
-        route: Route,
+        errand: Errand,
         notebook: Option<&Notebook>,
     ) -> Result<(Spawned, Applied), SpawnError> {
         let deadline = Instant::now() + START_LIMIT;
@@ -235,7 +239,7 @@ impl Launcher {
 
         let Pipes { plugin, stdin, stdout, stderr } = pipes;
         let passed: Vec<_> = plugin.iter().map(AsFd::as_fd).chain(notebook.map(AsFd::as_fd)).collect();
-        let encoded = wire::encode_spec(spec, purpose, route);
+        let encoded = wire::encode_spec(spec, errand);
         let sent = channel::send_with_descriptors(control.as_fd(), &encoded, &passed, deadline);
         drop(passed);
         // The host's copies would keep the plugin's pipes open after its end.
@@ -267,7 +271,13 @@ impl Launcher {
                 Ok((Spawned { stdin, stdout, stderr, process }, applied))
             }
             Some(Record::Failed(failure)) => Err(refused(spec, failure)),
-            Some(Record::MainExit(_) | Record::Exceeded { .. } | Record::Gone { .. } | Record::Listening { .. })
+            Some(
+                Record::MainExit(_)
+                | Record::Exceeded { .. }
+                | Record::Reached(_)
+                | Record::Gone { .. }
+                | Record::Listening { .. },
+            )
             | None => Err(launcher.lost()),
         }
     }
@@ -354,6 +364,10 @@ fn launcher_failure<E: Into<io::Error>>(action: &'static str) -> impl Fn(E) -> S
 fn refused(spec: &LaunchSpec, failure: Failure) -> SpawnError {
     let cause = OsCause { errno: failure.errno };
     match failure.step {
+        Step::Layers => {
+            let level = spec.sandbox.as_ref().map_or(Level::None, |sandbox| sandbox.level);
+            SpawnError::NotHeld { level, escapes: "run without a layer that was there for its probe".to_owned() }
+        }
         Step::Cwd => SpawnError::Cwd { path: spec.cwd.clone(), cause },
         Step::Exec => {
             let hint = match Errno::from_raw_os_error(cause.errno) {
@@ -400,7 +414,7 @@ fn complete(sandbox: &SandboxSpec, applied: Applied) -> bool {
         && applied.has(Applied::SECCOMP)
         && match sandbox.level {
             Level::Full => applied.has(namespaces) && applied.landlock_abi() == kernel_abi(),
-            Level::Partial => applied.landlock_abi() > 0,
+            Level::Partial => applied.landlock_abi() > 0 && applied.landlock_abi() == kernel_abi(),
             _ => true,
         }
 }

@@ -17,7 +17,7 @@ use std::{
 mod sandbox;
 
 use super::failure::{Failure, Step};
-use crate::{Exceeded, LaunchSpec, Limits, MainExit, StopGrace, enforcement::Applied, spec::MAX_SPEC_BYTES};
+use crate::{Exceeded, LaunchSpec, Limits, MainExit, Reached, StopGrace, enforcement::Applied, spec::MAX_SPEC_BYTES};
 
 pub(super) use sandbox::put_sandbox;
 
@@ -45,6 +45,8 @@ pub(super) enum Record {
     Failed(Failure),
     /// A limit was passed, so the tree is being killed. Comes before the end of the main process.
     Exceeded { limit: Limit, used_mib: u32 },
+    /// The plugin is at a limit that the kernel keeps.
+    Reached(Bound),
     /// The plugin's main process ended; its tree is being ended.
     MainExit(MainExit),
     /// The launcher is done and ends now.
@@ -59,10 +61,42 @@ pub(super) enum Limit {
     DiskDepth,
     WallTime,
     Hidden,
+    CpuTime,
 }
 
 impl Limit {
-    const ALL: [Self; 5] = [Self::Memory, Self::Disk, Self::DiskDepth, Self::WallTime, Self::Hidden];
+    const ALL: [Self; 6] = [Self::Memory, Self::Disk, Self::DiskDepth, Self::WallTime, Self::Hidden, Self::CpuTime];
+}
+
+/// A limit that the kernel keeps. The host knows how high it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bound {
+    Processes,
+    OpenFiles,
+    TemporaryFiles,
+}
+
+impl Bound {
+    const ALL: [Self; 3] = [Self::Processes, Self::OpenFiles, Self::TemporaryFiles];
+
+    /// What that means for a plugin in this sandbox.
+    pub(super) fn reached(self, limits: &Limits, tmp_bytes: u64) -> Reached {
+        match self {
+            Self::Processes => Reached::Processes { limit: limits.processes.unwrap_or_default() },
+            Self::OpenFiles => Reached::OpenFiles { limit: limits.open_files.unwrap_or_default() },
+            Self::TemporaryFiles => Reached::TemporaryFiles { limit_bytes: tmp_bytes },
+        }
+    }
+}
+
+impl From<Reached> for Record {
+    fn from(reached: Reached) -> Self {
+        Self::Reached(match reached {
+            Reached::Processes { .. } => Bound::Processes,
+            Reached::OpenFiles { .. } => Bound::OpenFiles,
+            Reached::TemporaryFiles { .. } => Bound::TemporaryFiles,
+        })
+    }
 }
 
 impl From<Exceeded> for Record {
@@ -75,6 +109,7 @@ impl From<Exceeded> for Record {
             Exceeded::Disk { used_bytes: None, .. } => (Limit::DiskDepth, 0),
             Exceeded::WallTime { .. } => (Limit::WallTime, 0),
             Exceeded::Hidden => (Limit::Hidden, 0),
+            Exceeded::CpuTime { .. } => (Limit::CpuTime, 0),
         };
         Self::Exceeded { limit, used_mib }
     }
@@ -91,6 +126,7 @@ pub(super) fn exceeded(limit: Limit, used_mib: u32, limits: &Limits) -> Exceeded
         Limit::DiskDepth => Exceeded::Disk { used_bytes: None, limit_bytes: limits.disk_bytes.unwrap_or_default() },
         Limit::WallTime => Exceeded::WallTime { limit_s: limits.wall_s.unwrap_or_default() },
         Limit::Hidden => Exceeded::Hidden,
+        Limit::CpuTime => Exceeded::CpuTime { limit_s: limits.cpu_s.unwrap_or_default() },
     }
 }
 
@@ -105,6 +141,7 @@ impl Record {
             Self::MainExit(MainExit::Signal(signal)) => (3, signal, 1),
             Self::MainExit(MainExit::Unknown) => (3, 0, 2),
             Self::Exceeded { limit, used_mib } => (5, limit as i32, used_mib),
+            Self::Reached(bound) => (7, bound as i32, 0),
             Self::Gone { survivors, leftovers_killed } => (4, survivors, leftovers_killed),
             Self::Listening { count } => (6, 0, count),
         };
@@ -133,6 +170,7 @@ impl Record {
                 let limit = Limit::ALL.into_iter().find(|known| *known as i32 == first).ok_or(Malformed)?;
                 Self::Exceeded { limit, used_mib }
             }
+            (7, 0) => Self::Reached(Bound::ALL.into_iter().find(|known| *known as i32 == first).ok_or(Malformed)?),
             (4, leftovers_killed) => Self::Gone { survivors: first, leftovers_killed },
             (6, count) => Self::Listening { count },
             _ => return Err(Malformed),
@@ -168,11 +206,36 @@ pub(super) enum Route {
 
 const ROUTES: [Route; 3] = [Route::Native, Route::Bwrap, Route::InsideBwrap];
 
+/// What the receiver of a specification has to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Errand {
+    pub(super) purpose: Purpose,
+    pub(super) route: Route,
+    /// The layers under which the probe could not get out. A plugin that would run under fewer is not executed.
+    pub(super) witnessed: Applied,
+}
+
+impl Errand {
+    /// Of something that no probe went before: the probe itself, and what runs without a sandbox.
+    pub(super) fn unwitnessed(purpose: Purpose, route: Route) -> Self {
+        Self { purpose, route, witnessed: Applied::default() }
+    }
+
+    /// Refuses to go on to the execution if, of the layers in `own`, one is missing that the probe had.
+    pub(super) fn refuse_fewer_layers(&self, applied: Applied, own: Applied) -> Result<(), Failure> {
+        let wanted = self.witnessed.only(own);
+        let has_all = applied.has(wanted) && applied.landlock_abi() >= wanted.landlock_abi();
+        if has_all { Ok(()) } else { Err(Failure { step: Step::Layers, errno: 0, subject: 0 }) }
+    }
+}
+
 /// The specification with its length in front. The caller has checked it, so every length fits.
-pub(super) fn encode_spec(spec: &LaunchSpec, purpose: Purpose, route: Route) -> Vec<u8> {
+pub(super) fn encode_spec(spec: &LaunchSpec, errand: Errand) -> Vec<u8> {
+    let Errand { purpose, route, witnessed } = errand;
     let mut out = vec![0; HEADER_BYTES];
     out.push(purpose as u8);
     out.push(ROUTES.iter().position(|known| *known == route).and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX));
+    out.extend_from_slice(&witnessed.to_bits().to_le_bytes());
     for duration in [spec.stop.term_after, spec.stop.kill_after] {
         let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         out.extend_from_slice(&ms.to_le_bytes());
@@ -204,11 +267,12 @@ pub(super) fn spec_length(header: [u8; HEADER_BYTES]) -> Result<usize, Malformed
 }
 
 /// The specification without its header.
-pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose, Route), Malformed> {
+pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Errand), Malformed> {
     let mut rest = bytes;
     let number = sandbox::take_u8(&mut rest)?;
     let purpose = Purpose::ALL.into_iter().find(|known| *known as u8 == number).ok_or(Malformed)?;
     let route = *ROUTES.get(usize::from(sandbox::take_u8(&mut rest)?)).ok_or(Malformed)?;
+    let witnessed = Applied::from_bits(take_u32(&mut rest)?);
     let term_after = Duration::from_millis(take_u64(&mut rest)?);
     let kill_after = Duration::from_millis(take_u64(&mut rest)?);
     let executable = take_string(&mut rest)?.into();
@@ -226,7 +290,7 @@ pub(super) fn decode_spec(bytes: &[u8]) -> Result<(LaunchSpec, Purpose, Route), 
         return Err(Malformed);
     }
     let spec = LaunchSpec { executable, argv, cwd, env, stop: StopGrace { term_after, kill_after }, sandbox };
-    Ok((spec, purpose, route))
+    Ok((spec, Errand { purpose, route, witnessed }))
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {
@@ -291,10 +355,11 @@ mod tests {
     /// An argument that is not UTF-8, or empty, must arrive as it was approved.
     #[test]
     fn specification_survives_byte_for_byte() {
-        let encoded = encode_spec(&spec(), Purpose::Witness, Route::Bwrap);
+        let errand = Errand { purpose: Purpose::Plugin, route: Route::Bwrap, witnessed: Applied::SECCOMP };
+        let encoded = encode_spec(&spec(), errand);
         let (header, body) = encoded.split_first_chunk().unwrap();
         assert_eq!(spec_length(*header), Ok(body.len()));
-        assert_eq!(decode_spec(body), Ok((spec(), Purpose::Witness, Route::Bwrap)));
+        assert_eq!(decode_spec(body), Ok((spec(), errand)));
         let mut listing = spec();
         let sandbox = listing.sandbox.as_mut().unwrap();
         sandbox.level = Level::Full;
@@ -303,25 +368,43 @@ mod tests {
             names: vec![("api.example.test".to_owned(), Ipv4Addr::new(127, 8, 0, 1).into())],
             name_server: Some(Ipv4Addr::new(127, 0, 0, 53)),
         });
-        let encoded = encode_spec(&listing, Purpose::Plugin, Route::Native);
-        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((listing, Purpose::Plugin, Route::Native)));
+        let errand = Errand::unwitnessed(Purpose::Plugin, Route::Native);
+        let encoded = encode_spec(&listing, errand);
+        assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((listing, errand)));
         let unconfined = LaunchSpec { sandbox: None, ..spec() };
         for purpose in Purpose::ALL {
-            let encoded = encode_spec(&unconfined, purpose, Route::InsideBwrap);
-            assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined.clone(), purpose, Route::InsideBwrap)));
+            let errand = Errand::unwitnessed(purpose, Route::InsideBwrap);
+            let encoded = encode_spec(&unconfined, errand);
+            assert_eq!(decode_spec(&encoded[HEADER_BYTES..]), Ok((unconfined.clone(), errand)));
         }
     }
 
     /// A cut or padded message must not start a shortened command.
     #[test]
     fn any_other_length_is_refused() {
-        let encoded = encode_spec(&spec(), Purpose::Witness, Route::Native);
+        let encoded = encode_spec(&spec(), Errand::unwitnessed(Purpose::Witness, Route::Native));
         let body = &encoded[HEADER_BYTES..];
         for length in 0..body.len() {
             assert_eq!(decode_spec(&body[..length]), Err(Malformed), "cut at {length}");
         }
         assert_eq!(decode_spec(&[body, &[0]].concat()), Err(Malformed));
         assert_eq!(spec_length(u32::MAX.to_le_bytes()), Err(Malformed));
+    }
+
+    /// The probe counts for the rules it ran under: fewer of them are another sandbox.
+    #[test]
+    fn fewer_layers_than_the_probe_had_are_refused() {
+        let witnessed = Applied::SECCOMP.with(Applied::MOUNTS).with(Applied::MEMORY_WATCH).with(Applied::landlock(6));
+        let errand = Errand { witnessed, ..Errand::unwitnessed(Purpose::Plugin, Route::Native) };
+        let inside = witnessed.without(Applied::MEMORY_WATCH);
+        let own = Applied::from_bits(u32::MAX).without(Applied::MEMORY_WATCH);
+        assert_eq!(errand.refuse_fewer_layers(inside, own), Ok(()));
+        assert_eq!(errand.refuse_fewer_layers(inside.with(Applied::PROC), own), Ok(()), "more is no less");
+        let older = Applied::SECCOMP.with(Applied::MOUNTS).with(Applied::landlock(5));
+        for fewer in [inside.without(Applied::SECCOMP), inside.without(Applied::MOUNTS), older] {
+            assert_eq!(errand.refuse_fewer_layers(fewer, own).map_err(|it| it.step), Err(Step::Layers), "{fewer:?}");
+        }
+        assert_eq!(errand.refuse_fewer_layers(inside, Applied::MEMORY_WATCH).map_err(|it| it.step), Err(Step::Layers));
     }
 
     #[test]
@@ -335,6 +418,7 @@ mod tests {
             Record::Listening { count: 3 },
         ];
         records.extend(Limit::ALL.map(|limit| Record::Exceeded { limit, used_mib: 7 }));
+        records.extend(Bound::ALL.map(Record::Reached));
         records.extend(Step::ALL.map(|step| Record::Failed(Failure { step, errno: 13, subject: 513 })));
         for record in records {
             assert_eq!(Record::decode(record.encode()), Ok(record));

@@ -13,7 +13,7 @@ use rustix::net::sockopt::{socket_recv_buffer_size, socket_send_buffer_size};
 
 use plugward_sandbox::{Backend, LaunchSpec, Level, ListedHosts, Listeners, Network, NetworkControl, SpawnError};
 
-use crate::world::{World, finish, launcher, launcher_without};
+use crate::world::{World, finish, is_root, launcher, launcher_without};
 
 const DOOR: Ipv4Addr = Ipv4Addr::new(127, 8, 0, 1);
 const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
@@ -101,6 +101,52 @@ pub(crate) fn names_are_asked_for_at_the_host() {
     assert_eq!(finish(spawned).stdout.trim(), "ok");
 }
 
+/// What shows that an attack is one, and that its answer comes from the sandbox.
+enum Control<'a> {
+    /// It succeeds without a sandbox.
+    Unconfined,
+    /// It succeeds without a sandbox at this place, where the machine has something to reach.
+    UnconfinedTo(&'a str),
+    /// It succeeds in the same network once its place is listed.
+    Listed,
+    /// Without a sandbox it is answered otherwise, by a success where this kernel has what it asks for.
+    Differs,
+    /// The same where the test is root; for others the machine has the same answer as the sandbox.
+    DiffersForRoot,
+}
+
+impl Control<'_> {
+    fn assert(&self, world: &World, what: &str, name: &str, arguments: &[&str], expected: &[i32]) {
+        let unconfined = |arguments: &[&str]| {
+            finish(launcher().spawn(&world.attack(Level::None, name, arguments)).unwrap()).stdout.trim().to_owned()
+        };
+        let answer = match self {
+            Self::Unconfined => unconfined(arguments),
+            Self::UnconfinedTo(place) => unconfined(&[place]),
+            Self::Listed => {
+                let place: SocketAddr = arguments[0].parse().unwrap();
+                let mut spec = world.attack(Level::Full, name, arguments);
+                spec.sandbox.as_mut().unwrap().network =
+                    Network::Hosts(ListedHosts { listeners: vec![place], ..ListedHosts::default() });
+                let spawned = launcher().spawn(&spec).unwrap();
+                let _held_open = listeners(&spawned);
+                finish(spawned).stdout.trim().to_owned()
+            }
+            Self::DiffersForRoot if !is_root() => return,
+            Self::Differs | Self::DiffersForRoot => {
+                let answer = unconfined(arguments);
+                let errno = answer.parse::<i32>().ok();
+                assert!(
+                    answer == "ok" || errno.is_some_and(|it| !expected.contains(&it)),
+                    "control of `{what}`: {answer}"
+                );
+                return;
+            }
+        };
+        assert_eq!(answer, "ok", "the control of `{what}` fails");
+    }
+}
+
 // Threat rows 16 to 24 with listed hosts: the machine, its services and the kernel's odd sockets stay out of reach.
 pub(crate) fn beside_listed_hosts_there_is_nothing() {
     let world = World::new();
@@ -112,36 +158,35 @@ pub(crate) fn beside_listed_hosts_there_is_nothing() {
     const UNREACHABLE: &[i32] = &[libc::ENETUNREACH];
     const NOT_THERE: &[i32] = &[libc::ECONNREFUSED];
     const NOT_A_PORT: &[i32] = &[libc::EACCES];
-    type Row<'a> = (&'a str, u16, &'a str, &'a [&'a str], bool, &'a [i32]);
+    let listening = format!("127.0.0.1:{udp}");
+    type Row<'a> = (&'a str, u16, &'a str, &'a [&'a str], Control<'a>, &'a [i32]);
+    use Control::{Differs, DiffersForRoot, Listed, Unconfined, UnconfinedTo};
     let rows: &[Row<'_>] = &[
-        ("reach a local service", other, "connect-tcp", &[&port], true, NOT_A_PORT),
-        ("reach it by another form", other, "connect-tcp-mapped", &[&port], true, NOT_A_PORT),
+        ("reach a local service", other, "connect-tcp", &[&port], Unconfined, NOT_A_PORT),
+        ("reach it by another form", other, "connect-tcp-mapped", &[&port], Unconfined, NOT_A_PORT),
         // The number of a listed port opens nothing by itself.
-        ("reach one at a listed port", tcp, "connect-tcp", &[&port], true, NOT_THERE),
-        ("reach it by another form", tcp, "connect-tcp-mapped", &[&port], true, NOT_THERE),
-        ("reach it by fast open", tcp, "send-fast-open", &[&port], true, REFUSED),
-        ("reach the metadata service", 80, "connect", &["169.254.169.254:80"], false, UNREACHABLE),
-        ("reach it at another port", other, "connect", &["169.254.169.254:8080"], false, NOT_A_PORT),
-        ("reach a private network", 80, "connect", &["10.0.0.1:80"], false, UNREACHABLE),
-        ("reach the internet", 80, "connect", &["[2001:db8::9]:80"], false, &[libc::ENETUNREACH, libc::EAFNOSUPPORT]),
-        ("ask a name server outside", other, "send-to", &["192.0.2.53:53"], false, UNREACHABLE),
-        ("open a multipath socket", other, "socket", &["2", "1", "262"], false, REFUSED),
-        ("send by control messages", other, "socket", &["2", "2", "1"], false, REFUSED),
-        ("send raw", other, "socket", &["2", "3", "6"], false, REFUSED),
-        ("stream control transmission", other, "socket", &["2", "1", "132"], false, REFUSED),
-        ("reach a Unix socket", other, "connect-unix", &[&socket], true, REFUSED),
-        ("reach one without path", other, "connect-abstract", &[&world.abstract_name], true, REFUSED),
-        ("ask the kernel's network", other, "socket", &["16", "3", "0"], true, REFUSED),
-        ("reach the machine below", other, "socket", &["40", "1", "0"], false, REFUSED),
-        ("read raw packets", other, "socket", &["17", "3", "0"], false, REFUSED),
-        ("use kernel ciphers", other, "socket", &["38", "5", "0"], false, REFUSED),
-        ("take a listed place", other, "listen", &["127.8.0.1:4444"], true, NOT_A_PORT),
+        ("reach one at a listed port", tcp, "connect-tcp", &[&port], Unconfined, NOT_THERE),
+        ("reach it by another form", tcp, "connect-tcp-mapped", &[&port], Unconfined, NOT_THERE),
+        ("reach it by fast open", tcp, "send-fast-open", &[&port], Unconfined, REFUSED),
+        ("reach the metadata service", 80, "connect", &["169.254.169.254:80"], Listed, UNREACHABLE),
+        ("reach it at another port", other, "connect", &["169.254.169.254:8080"], Listed, NOT_A_PORT),
+        ("reach a private network", 80, "connect", &["10.0.0.1:80"], Listed, UNREACHABLE),
+        ("reach the internet", 80, "connect", &["[2001:db8::9]:80"], Listed, &[libc::ENETUNREACH, libc::EAFNOSUPPORT]),
+        ("ask a name server outside", other, "send-to", &["192.0.2.53:53"], UnconfinedTo(&listening), UNREACHABLE),
+        ("open a multipath socket", other, "socket", &["2", "1", "262"], Differs, REFUSED),
+        ("send by control messages", other, "socket", &["2", "2", "1"], Differs, REFUSED),
+        ("send raw", other, "socket", &["2", "3", "6"], DiffersForRoot, REFUSED),
+        ("stream control transmission", other, "socket", &["2", "1", "132"], Differs, REFUSED),
+        ("reach a Unix socket", other, "connect-unix", &[&socket], Unconfined, REFUSED),
+        ("reach one without path", other, "connect-abstract", &[&world.abstract_name], Unconfined, REFUSED),
+        ("ask the kernel's network", other, "socket", &["16", "3", "0"], Unconfined, REFUSED),
+        ("reach the machine below", other, "socket", &["40", "1", "0"], Differs, REFUSED),
+        ("read raw packets", other, "socket", &["17", "3", "0"], DiffersForRoot, REFUSED),
+        ("use kernel ciphers", other, "socket", &["38", "5", "0"], Differs, REFUSED),
+        ("take a listed place", other, "listen", &["127.8.0.1:4444"], Unconfined, NOT_A_PORT),
     ];
-    for (what, listed, name, arguments, has_control, expected) in rows {
-        if *has_control {
-            let control = finish(launcher().spawn(&world.attack(Level::None, name, arguments)).unwrap());
-            assert_eq!(control.stdout.trim(), "ok", "the control of `{what}` fails: {control:?}");
-        }
+    for (what, listed, name, arguments, control, expected) in rows {
+        control.assert(&world, what, name, arguments, expected);
         let spawned = launcher().spawn(&attack(&world, *listed, name, arguments)).unwrap();
         let outcome = finish(spawned);
         let answer = outcome.stdout.trim().parse::<i32>().ok();

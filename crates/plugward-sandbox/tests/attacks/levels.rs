@@ -3,13 +3,11 @@
 use std::{
     fs,
     os::unix::fs::{MetadataExt, symlink},
-    process::Command,
 };
 
 use plugward_sandbox::{
     Alias, Backend, DiskControl, FileControl, LaunchSpec, Launcher, Level, ListedHosts, MemoryControl, Network,
-    NetworkControl, ProcessControl, SandboxSpec, SpawnError, SpawnStep, StopGrace, TreeControl, UserControl,
-    UserPolicy, system_paths,
+    NetworkControl, ProcessControl, SpawnError, SpawnStep, TreeControl, UserControl, UserPolicy,
 };
 
 use crate::world::{
@@ -231,87 +229,6 @@ pub(crate) fn root_needs_a_user_for_the_plugin() {
         assert_eq!(owner, expected, "{level}: what it writes is its own");
         fs::remove_file(world.root.join("data/made")).unwrap();
     }
-}
-
-// Requirement 146: where namespaces are forbidden, `full` is refused with the fix, and `partial` is there for those who ask.
-pub(crate) fn without_namespaces_full_is_refused_and_partial_works() {
-    let world = World::new();
-    // A sandbox that forbids making namespaces is a machine that does.
-    let probe = world.path("package/probe");
-    let mut spec = world.spec(Level::Limited, &probe, &[NESTED]);
-    spec.sandbox.as_mut().unwrap().network = Network::Open;
-    let outcome = finish(launcher().spawn(&spec).unwrap());
-    let lines: Vec<&str> = outcome.stdout.lines().collect();
-    assert_eq!(lines.len(), 3, "{outcome:?}");
-    assert!(
-        lines[0].contains("level `full` is not possible: user, process, network and mount namespaces"),
-        "{outcome:?}"
-    );
-    assert!(lines[0].contains("user.max_user_namespaces") && lines[0].contains("`partial`"), "{outcome:?}");
-    assert_eq!(lines[1..], ["partial Code(0)", "limited Code(0)"], "{outcome:?}");
-}
-
-/// Containers cover parts of `/proc`, and the kernel then refuses a new one: the plugin goes without, and the report says so.
-/// Covering takes root; the run as an ordinary user is what this test starts.
-pub(crate) fn covered_proc_is_reported() {
-    if !is_root() {
-        println!("covering /proc takes root: not tried by an ordinary user");
-        return;
-    }
-    let world = World::new();
-    let program = world.path("package/probe");
-    let script = format!(
-        "mount -t tmpfs none /proc/sys/fs || mount -t tmpfs none /proc/irq || exit 9
-         exec setpriv --reuid 61500 --regid 61500 --clear-groups {program} {PRINT_MISSING}"
-    );
-    let missing = |command: &mut Command| {
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let covered = missing(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
-    assert!(covered.contains("full") && covered.contains("/proc inside the sandbox"), "{covered}");
-    let ids = ["--reuid", "61500", "--regid", "61500", "--clear-groups"];
-    let control = missing(Command::new("setpriv").args(ids).args([&program, PRINT_MISSING]));
-    assert!(control.contains("full") && !control.contains("/proc inside the sandbox"), "{control}");
-}
-
-/// First argument that makes this binary print the report of one plugin.
-const PRINT_MISSING: &str = "print-missing";
-
-/// First argument that makes this binary a host inside.
-pub(crate) const NESTED: &str = "nested-host";
-
-/// Runs as a host on a machine without namespaces if asked to.
-pub(crate) fn nested_if_requested() -> bool {
-    match std::env::args().nth(1).as_deref() {
-        Some(NESTED) => {}
-        Some(PRINT_MISSING) => {
-            let world = World::new();
-            let spawned = launcher().spawn(&world.spec(Level::Full, "/bin/true", &[])).unwrap();
-            println!("{} {:?}", spawned.process.enforcement().level, spawned.process.enforcement().missing);
-            return true;
-        }
-        _ => return false,
-    }
-    for level in [Level::Full, Level::Partial, Level::Limited] {
-        let spec = LaunchSpec {
-            executable: "/bin/true".into(),
-            argv: vec!["true".into()],
-            cwd: "/usr".into(),
-            env: Vec::new(),
-            stop: StopGrace::default(),
-            sandbox: Some(SandboxSpec { read_only: system_paths(), ..SandboxSpec::new(level) }),
-        };
-        match launcher().spawn(&spec) {
-            Ok(spawned) => {
-                let reached = spawned.process.enforcement().level;
-                println!("{reached} {:?}", finish(spawned).main);
-            }
-            Err(error) => println!("{error}"),
-        }
-    }
-    true
 }
 
 // Requirement 146: where only bubblewrap may make namespaces it makes them, the level is the same, and the report names it.

@@ -16,6 +16,7 @@ mod hosts;
 mod layers;
 mod levels;
 mod limits;
+mod machines;
 mod observing;
 mod probe;
 mod runtimes;
@@ -52,6 +53,12 @@ const TESTS: &[Test] = tests![
     layers::every_layer_is_left_out_somewhere,
     layers::leaving_out_any_layer_is_noticed,
     layers::witness_refuses_a_level_that_lacks_a_layer,
+    layers::a_layer_that_goes_after_the_probe_starts_nothing,
+    layers::leaving_out_any_part_is_noticed,
+    layers::leaving_out_fast_open_is_noticed,
+    layers::leaving_out_the_architecture_is_noticed,
+    layers::leaving_out_the_environment_is_noticed,
+    layers::leaving_out_the_user_is_noticed,
     layers::leaving_out_the_descriptors_is_noticed,
     layers::leaving_out_no_new_privileges_starts_nothing,
     levels::report_says_what_is_in_force,
@@ -62,10 +69,12 @@ const TESTS: &[Test] = tests![
     levels::older_landlock_leaves_no_unix_sockets_with_an_open_network,
     levels::partial_refuses_folders_within_each_other,
     levels::root_needs_a_user_for_the_plugin,
-    levels::covered_proc_is_reported,
-    levels::without_namespaces_full_is_refused_and_partial_works,
     levels::bubblewrap_is_asked_where_only_it_is_allowed,
     levels::bubblewrap_refuses_what_it_cannot_keep,
+    machines::older_landlock_is_reported_or_refused,
+    machines::launcher_with_less_landlock_than_the_kernel_is_refused,
+    machines::without_namespaces_full_is_refused_and_partial_works,
+    machines::covered_proc_is_reported_or_refused,
     ends::two_hundred_ends_leave_nothing,
     limits::daemons_end_with_their_namespace,
     limits::first_process_and_launcher_cannot_be_killed,
@@ -102,11 +111,12 @@ const NATIVE_ONLY: &[&str] = &[
     "hosts::every_address_can_lead_to_one_listener",
     "hosts::connections_hold_little",
     "hosts::bubblewrap_makes_no_such_network",
+    "layers::leaving_out_fast_open_is_noticed",
+    "layers::leaving_out_the_user_is_noticed",
     "layers::leaving_out_no_new_privileges_starts_nothing",
-    "levels::covered_proc_is_reported",
-    "levels::without_namespaces_full_is_refused_and_partial_works",
     "levels::bubblewrap_is_asked_where_only_it_is_allowed",
     "levels::bubblewrap_refuses_what_it_cannot_keep",
+    "machines::without_namespaces_full_is_refused_and_partial_works",
     "threats::every_row_belongs_to_one_threat",
     "threats::page_and_suite_tell_the_same",
 ];
@@ -119,7 +129,7 @@ const ORDINARY_UID: u32 = 61_500;
 fn main() -> ExitCode {
     plugward_sandbox::launcher_main_if_requested();
     world::launch_without_if_requested();
-    if probe::run_if_requested() || levels::nested_if_requested() {
+    if probe::run_if_requested() || machines::host_if_requested() || ends::host_if_requested() {
         return ExitCode::SUCCESS;
     }
     // What is not tried is not shown: a way that is missing is no way that holds.

@@ -34,6 +34,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const WITHOUT: &str = "launch-without";
 /// What such a launcher is without if it is not a whole layer, followed by the version it has.
 const NEWER_LANDLOCK: &str = "landlock-after-";
+/// The same where the probe has the layer that is named next.
+const AFTER_PROBE: &str = "after-probe-";
 /// User of the plugins of a host that runs as root.
 const PLUGIN_UID: u32 = 61_001;
 
@@ -206,14 +208,22 @@ pub(crate) fn launcher_without(layer: &str) -> Launcher {
     Launcher::at(std::env::current_exe().unwrap(), [WITHOUT, layer]).with_backend(backend())
 }
 
+/// As [`launcher_without`], but the probe has all layers.
+pub(crate) fn launcher_without_after_probe(layer: &str) -> Launcher {
+    launcher_without(&format!("{AFTER_PROBE}{layer}"))
+}
+
 /// Runs as the launcher without a layer if asked to.
 pub(crate) fn launch_without_if_requested() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [mode, layer] = arguments.as_slice()
         && mode == WITHOUT
     {
-        match layer.strip_prefix(NEWER_LANDLOCK) {
-            Some(abi) => plugward_sandbox::launcher_main_with_landlock(abi.parse().unwrap()),
+        if let Some(abi) = layer.strip_prefix(NEWER_LANDLOCK) {
+            plugward_sandbox::launcher_main_with_landlock(abi.parse().unwrap());
+        }
+        match layer.strip_prefix(AFTER_PROBE) {
+            Some(layer) => plugward_sandbox::launcher_main_without_after_probe(layer),
             None => plugward_sandbox::launcher_main_without(layer),
         }
     }

@@ -41,22 +41,40 @@ fn greet(mut connection: TcpStream) {
     let _cut = connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello");
 }
 
-/// A program, and the script that makes it fetch a page.
-type Fetcher = (&'static str, fn(&str) -> String);
+/// A program with the usual means to fetch a page.
+struct Fetcher {
+    program: PathBuf,
+    /// The script that fetches from an address and prints what it got.
+    arguments: fn(&str) -> String,
+}
 
-/// Programs with the usual means to fetch a page, as far as they are installed here.
-fn fetchers() -> Vec<Fetcher> {
-    let all: [Fetcher; 2] = [
-        ("/usr/bin/node", |url| {
-            format!("/usr/bin/node -e \"fetch('{url}').then(r => r.text()).then(t => console.log(t))\"")
-        }),
-        ("/usr/bin/python3", |url| {
-            format!("/usr/bin/python3 -c \"import urllib.request as r; print(r.urlopen('{url}').read().decode())\"")
-        }),
-    ];
-    let found: Vec<_> = all.into_iter().filter(|(program, _)| Path::new(program).exists()).collect();
-    assert!(!found.is_empty(), "neither Node.js nor Python is installed here");
-    found
+impl Fetcher {
+    fn fetch(&self, url: &str) -> String {
+        format!("{} {}", self.program.display(), (self.arguments)(url))
+    }
+}
+
+impl std::fmt::Display for Fetcher {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.program.display().fmt(formatter)
+    }
+}
+
+/// Two that know nothing of plugward, each of which has to be here.
+fn fetchers() -> [Fetcher; 2] {
+    let node = |url: &str| format!("-e \"fetch('{url}').then(r => r.text()).then(t => console.log(t))\"");
+    let python = |url: &str| format!("-c \"import urllib.request as r; print(r.urlopen('{url}').read().decode())\"");
+    [
+        Fetcher { program: system_program("node"), arguments: node },
+        Fetcher { program: system_program("python3"), arguments: python },
+    ]
+}
+
+/// A program where plugins can see it: not one that is a user's own.
+fn system_program(name: &str) -> PathBuf {
+    let places = ["/usr/bin", "/usr/local/bin"].map(|folder| Path::new(folder).join(name));
+    let found = places.iter().find(|place| place.is_file());
+    found.unwrap_or_else(|| panic!("`{name}` is not in /usr/bin or /usr/local/bin: install it for all users")).clone()
 }
 
 async fn attempt(host: &TestHost, plugin: &str, kind: &str, target: &str) -> String {
@@ -80,11 +98,11 @@ async fn a_granted_host_is_reached_and_nothing_else() {
     // Control: without a sandbox the service beside it is reached by the same programs.
     let open = TestHost::new().await;
     open.run(&Fixture::imported("free", &["attempts"]).unconfined()).await;
-    for (program, fetch) in fetchers() {
+    for fetcher in fetchers() {
         assert_eq!(
-            attempt(&open, "free", "run", &fetch(&format!("http://{beside}/"))).await,
+            attempt(&open, "free", "run", &fetcher.fetch(&format!("http://{beside}/"))).await,
             "done: hello",
-            "{program}"
+            "{fetcher}"
         );
     }
 
@@ -95,8 +113,8 @@ async fn a_granted_host_is_reached_and_nothing_else() {
     let view = host.run(&fixture).await;
     assert_eq!(view.enforcement.unwrap().net, NetworkControl::Hosts);
     let mut fetched = 0;
-    for (program, fetch) in fetchers() {
-        assert_eq!(attempt(&host, "caller", "run", &fetch(&url)).await, "done: hello", "{program}");
+    for fetcher in fetchers() {
+        assert_eq!(attempt(&host, "caller", "run", &fetcher.fetch(&url)).await, "done: hello", "{fetcher}");
         fetched += 1;
         for refused in [
             format!("http://{beside}/"),
@@ -107,8 +125,8 @@ async fn a_granted_host_is_reached_and_nothing_else() {
             "https://telemetry.example/".to_owned(),
             "https://api.example.test.evil.example/".to_owned(),
         ] {
-            let answer = attempt(&host, "caller", "run", &fetch(&refused)).await;
-            assert!(answer.starts_with("refused: "), "{program} {refused}: {answer}");
+            let answer = attempt(&host, "caller", "run", &fetcher.fetch(&refused)).await;
+            assert!(answer.starts_with("refused: "), "{fetcher} {refused}: {answer}");
         }
     }
     let allowed = noted(&host, "caller", &format!("api.localhost:{port}"), AttemptOutcome::Allowed).await;
@@ -207,12 +225,12 @@ async fn tls_to_a_granted_host_asks_for_that_host() {
     let host = production().await;
     host.run(&Fixture::imported("caller", &["attempts"]).permission(&format!("net:api.localhost:{port}"))).await;
     let place = format!("api.localhost:{port}");
-    let (program, fetch) = fetchers().remove(0);
+    let [fetcher, _] = fetchers();
     // It fails for want of an answer, after its greeting came through.
-    let failed = attempt(&host, "caller", "run", &fetch(&format!("https://{place}/"))).await;
-    assert!(failed.starts_with("refused: "), "{program}: {failed}");
+    let failed = attempt(&host, "caller", "run", &fetcher.fetch(&format!("https://{place}/"))).await;
+    assert!(failed.starts_with("refused: "), "{fetcher}: {failed}");
     let greeting = greetings.recv_timeout(crate::support::PATIENCE).unwrap();
-    assert!(greeting.starts_with(&[22, 3]), "{program}: {greeting:?}");
+    assert!(greeting.starts_with(&[22, 3]), "{fetcher}: {greeting:?}");
     assert!(greeting.windows(13).any(|window| window == b"api.localhost"), "control: the name is in it");
     let fronted = format!(
         "/usr/bin/python3 -c \"
@@ -290,14 +308,14 @@ async fn tls_is_between_the_program_and_its_host() {
     host.approve("caller").await;
     host.host.enable("caller").await.unwrap();
     let url = format!("https://localhost:{port}/");
-    for (program, fetch) in fetchers() {
-        let untrusted = attempt(&host, "caller", "run", &fetch(&url)).await;
-        assert!(untrusted.starts_with("refused: ") && untrusted.contains("certificate"), "{program}: {untrusted}");
+    for fetcher in fetchers() {
+        let untrusted = attempt(&host, "caller", "run", &fetcher.fetch(&url)).await;
+        assert!(untrusted.starts_with("refused: ") && untrusted.contains("certificate"), "{fetcher}: {untrusted}");
         let trusting = format!(
             "export NODE_EXTRA_CA_CERTS=\"$PWD/authority.pem\" SSL_CERT_FILE=\"$PWD/authority.pem\"; {}",
-            fetch(&url)
+            fetcher.fetch(&url)
         );
-        assert_eq!(attempt(&host, "caller", "run", &trusting).await, "done: hello", "{program}");
+        assert_eq!(attempt(&host, "caller", "run", &trusting).await, "done: hello", "{fetcher}");
     }
     noted(&host, "caller", &format!("localhost:{port}"), AttemptOutcome::Allowed).await;
 }
@@ -335,14 +353,14 @@ async fn a_granted_address_is_just_that_one() {
     let (granted, beside) = (web_server(), web_server());
     let host = production().await;
     host.run(&Fixture::imported("caller", &["attempts"]).permission(&format!("net:{granted}"))).await;
-    let (program, fetch) = fetchers().remove(0);
+    let [fetcher, _] = fetchers();
     for (url, reached) in [
         (format!("http://{granted}/"), true),
         (format!("http://localhost:{}/", granted.port()), true),
         (format!("http://127.0.0.2:{}/", granted.port()), false),
         (format!("http://{beside}/"), false),
     ] {
-        let answer = attempt(&host, "caller", "run", &fetch(&url)).await;
-        assert_eq!(answer == "done: hello", reached, "{program} {url}: {answer}");
+        let answer = attempt(&host, "caller", "run", &fetcher.fetch(&url)).await;
+        assert_eq!(answer == "done: hello", reached, "{fetcher} {url}: {answer}");
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::fs::{FileType, fstat};
 
-use crate::Network;
+use crate::{Network, linux::layers::Layers};
 
 /// Oldest version accepted where Landlock is all there is for files: the first that mediates truncating.
 pub(in crate::linux) const MINIMUM_ABI: u8 = 3;
@@ -98,19 +98,17 @@ pub(in crate::linux) enum Access {
 
 /// Version of the running kernel as far as it is known here, 0 if Landlock is not active.
 pub(in crate::linux) fn kernel_abi() -> u8 {
-    let abi = u8::try_from(kernel_version()).unwrap_or(NEWEST_ABI).min(NEWEST_ABI);
-    #[cfg(feature = "mutation")]
-    let abi = abi.min(CAP.load(std::sync::atomic::Ordering::Relaxed));
-    abi
+    u8::try_from(kernel_version()).unwrap_or(NEWEST_ABI).min(NEWEST_ABI)
 }
 
 /// Version beyond which a test pretends that the kernel has none.
 #[cfg(feature = "mutation")]
-static CAP: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(NEWEST_ABI);
+static CAP: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(u8::MAX);
 
-/// Makes this process take the kernel for one of an older version.
+/// Makes this process take the kernel for one whose Landlock is no newer than `abi`: for tests of older machines, whose hosts
+/// and launchers see the same. With the highest number it looks at the kernel again.
 #[cfg(feature = "mutation")]
-pub(in crate::linux) fn cap_abi(abi: u8) {
+pub fn cap_landlock(abi: u8) {
     CAP.store(abi, std::sync::atomic::Ordering::Relaxed);
 }
 
@@ -121,7 +119,10 @@ pub(crate) fn kernel_version() -> u32 {
     let version = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, CREATE_VERSION)
     };
-    u32::try_from(version).unwrap_or(0)
+    let version = u32::try_from(version).unwrap_or(0);
+    #[cfg(feature = "mutation")]
+    let version = version.min(CAP.load(std::sync::atomic::Ordering::Relaxed).into());
+    version
 }
 
 /// File rights known to a version.
@@ -160,15 +161,17 @@ pub(in crate::linux) struct Ruleset {
 
 impl Ruleset {
     /// Handles every right of the running kernel; of the network what is to be closed.
-    pub(super) fn new(abi: u8, connections: Connections) -> io::Result<Self> {
+    pub(super) fn new(abi: u8, connections: Connections, layers: Layers) -> io::Result<Self> {
+        let part = |layer, rights| if layers.has(layer) { rights } else { 0 };
+        let network = match connections {
+            Connections::None => network_rights(abi),
+            Connections::Ports => network_rights(abi) & TCP_RIGHTS,
+            Connections::All => 0,
+        };
         let attributes = RulesetAttributes {
-            handled_fs: file_rights(abi),
-            handled_net: match connections {
-                Connections::None => network_rights(abi),
-                Connections::Ports => network_rights(abi) & TCP_RIGHTS,
-                Connections::All => 0,
-            },
-            scoped: scopes(abi),
+            handled_fs: part(Layers::LANDLOCK_FILES, file_rights(abi)),
+            handled_net: part(Layers::LANDLOCK_NETWORK, network),
+            scoped: part(Layers::LANDLOCK_SCOPE, scopes(abi)),
         };
         // Older kernels know a shorter structure and refuse a longer one only if what they do not know is set.
         #[allow(unsafe_code, reason = "landlock_create_ruleset has no safe wrapper")]
@@ -263,14 +266,14 @@ mod tests {
     fn the_running_kernel_accepts_its_own_version() {
         let abi = kernel_abi();
         assert!(abi >= MINIMUM_ABI, "this machine has no Landlock to test with");
-        let ruleset = Ruleset::new(abi, Connections::Ports).unwrap();
+        let ruleset = Ruleset::new(abi, Connections::Ports, Layers::ALL).unwrap();
         ruleset.allow_port(443).unwrap();
         for (path, access) in [("/usr", Access::Read), ("/dev/null", Access::Device), ("/tmp", Access::Write)] {
             let opened = rustix::fs::open(path, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
             ruleset.allow(opened.as_fd(), access).unwrap();
         }
         assert_eq!(
-            Ruleset::new(NEWEST_ABI, Connections::None).is_ok(),
+            Ruleset::new(NEWEST_ABI, Connections::None, Layers::ALL).is_ok(),
             abi == NEWEST_ABI,
             "control: unknown rights are refused"
         );

@@ -15,8 +15,8 @@ use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     io::Errno,
     process::{
-        DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, getegid, geteuid, set_dumpable_behavior,
-        set_parent_process_death_signal, umask, wait,
+        DumpableBehavior, Gid, Pid, Signal, Uid, getegid, geteuid, set_dumpable_behavior,
+        set_parent_process_death_signal, umask,
     },
     system::sethostname,
     thread::set_name,
@@ -29,16 +29,17 @@ use super::{
     loopback,
 };
 use crate::{
-    LaunchSpec, ListedHosts, Network, SandboxSpec,
+    LaunchSpec, Limits, ListedHosts, Network, SandboxSpec,
     enforcement::Applied,
     linux::{
         channel,
         child::{self, Task},
+        collect::{self, Patience},
         confine::{self, Access, Confinement, ProcessCount},
         failure::{Failure, Step},
+        launch::Launch,
         layers::Layers,
         sources::Sources,
-        supervise::main_exit,
         wire::Record,
     },
 };
@@ -54,11 +55,9 @@ pub(super) const PLUGIN_UMASK: u32 = 0o077;
 
 /// Everything the first process is given.
 pub(super) struct Start<'a> {
-    pub(super) spec: &'a LaunchSpec,
-    pub(super) sandbox: &'a SandboxSpec,
+    pub(super) launch: Launch<'a>,
     pub(super) stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     pub(super) task: Task,
-    pub(super) layers: Layers,
     pub(super) reports: OwnedFd,
     /// The user to become, if it is not the launcher's.
     pub(super) target: Option<(Uid, Gid)>,
@@ -71,13 +70,15 @@ pub(super) fn run(start: Start<'_>) -> ! {
     let others = [&start.reports].into_iter().chain(&start.observed);
     let kept: Vec<i32> = start.stdio.iter().chain(others).map(AsRawFd::as_raw_fd).collect();
     // The launcher's control socket is among what is closed: a copy of it here would hide the launcher's end.
-    let closed = close_all_but(kept).map_err(Failure::at(Step::Descriptors));
+    let closed = if start.launch.layers.has(Layers::INNER_DESCRIPTORS) { close_all_but(kept) } else { Ok(()) };
+    let closed = closed.map_err(Failure::at(Step::Descriptors));
     // This copy keeps the channel open for the report whatever happens to the values below.
     let Ok(reports) = start.reports.try_clone() else { exit(1) };
+    let limits = start.launch.sandbox.limits;
     match closed.and_then(|()| prepare_and_start(start)) {
         Ok((main, applied)) => {
             let _launcher_left = channel::send_short(reports.as_fd(), &Record::Started { pid: 0, applied }.encode());
-            collect_until_all_ended(main, reports.as_fd());
+            collect_until_all_ended(main, &limits, reports.as_fd());
             exit(0)
         }
         Err(failure) => {
@@ -88,7 +89,8 @@ pub(super) fn run(start: Start<'_>) -> ! {
 }
 
 fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
-    let Start { spec, sandbox, stdio, task, layers, reports, target, observed } = start;
+    let Start { launch, stdio, task, reports, target, observed } = start;
+    let Launch { spec, sandbox, errand, layers } = launch;
     end_with_launcher()?;
     wait_for_go(&reports)?;
     let _unnamed = set_name(PROCESS_NAME);
@@ -126,6 +128,7 @@ fn prepare_and_start(start: Start<'_>) -> Result<(Pid, Applied), Failure> {
     // A change of user takes back what was asked for above.
     end_with_launcher()?;
     launcher_is_there(&reports)?;
+    errand.refuse_fewer_layers(applied, Applied::FROM_INSIDE)?;
     let main = child::start(spec, stdio, confinement, task)?;
     if layers.has(Layers::CAPABILITIES) {
         confine::drop_capabilities()?;
@@ -201,12 +204,15 @@ pub(super) fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
 
 /// Collects processes until none is left, and reports the end of the main one. Requests to terminate reach the plugin
 /// from the launcher, which sees all of its processes; here they are blocked.
-pub(super) fn collect_until_all_ended(main: Pid, reports: BorrowedFd<'_>) {
+pub(super) fn collect_until_all_ended(main: Pid, limits: &Limits, reports: BorrowedFd<'_>) {
+    let tell = |record: Record| {
+        let _launcher_left = channel::send_short(reports, &record.encode());
+    };
     loop {
-        match wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if pid == main && !status.stopped() => {
-                let record = Record::MainExit(main_exit(status));
-                let _launcher_left = channel::send_short(reports, &record.encode());
+        match collect::next(Patience::Wait) {
+            Ok(Some(ended)) if ended.pid == main => {
+                ended.exceeded(limits).map(Record::from).into_iter().for_each(tell);
+                tell(Record::MainExit(ended.end));
             }
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return,

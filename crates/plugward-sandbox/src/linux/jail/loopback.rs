@@ -46,6 +46,8 @@ const TABLE_LOCAL: u8 = 255;
 const MADE_BY_HAND: u8 = 4;
 const SCOPE_HOST: u8 = 254;
 const ROUTE_LOCAL: u8 = 2;
+/// Otherwise nothing can be bound to an address of version 6 until the kernel has looked for another that has it.
+const NOT_TENTATIVE: u8 = 2;
 
 /// Sets the network up and opens its sockets: the listeners in their order, then the one for names.
 pub(super) fn open(listed: &ListedHosts) -> Result<Vec<OwnedFd>, Errno> {
@@ -120,7 +122,8 @@ fn link_up() -> Vec<u8> {
 fn own_address(address: IpAddr) -> Vec<u8> {
     let octets = octets(address);
     let bits = u8::try_from(octets.len() * 8).unwrap_or(u8::MAX);
-    let mut body = vec![family_byte(address), bits, 0, SCOPE_HOST];
+    let flags = if address.is_ipv6() { NOT_TENTATIVE } else { 0 };
+    let mut body = vec![family_byte(address), bits, flags, SCOPE_HOST];
     body.extend_from_slice(&LOOPBACK.to_ne_bytes());
     request(NEW_ADDRESS, CREATE, &body, &[(LOCAL_ADDRESS, octets.clone()), (ADDRESS, octets)])
 }

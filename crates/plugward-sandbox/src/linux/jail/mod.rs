@@ -37,12 +37,13 @@ use super::{
     child::Task,
     confine,
     failure::{Failure, Step},
+    launch::Launch,
     layers::Layers,
     observe::{self, Observer},
     tree,
     wire::{RECORD_BYTES, Record},
 };
-use crate::{LaunchSpec, SandboxSpec, enforcement::Applied};
+use crate::{SandboxSpec, enforcement::Applied};
 
 /// The byte that lets the first process begin once its user is mapped.
 const GO: u8 = b'G';
@@ -65,14 +66,13 @@ pub(super) struct Jailed {
 
 /// Starts the plugin (or what stands in for it) in namespaces of its own; with a notebook, under observation.
 pub(super) fn start(
-    spec: &LaunchSpec,
-    sandbox: &SandboxSpec,
+    launch: Launch<'_>,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     task: Task,
-    layers: Layers,
     group: Option<&Group>,
     notebook: Option<OwnedFd>,
 ) -> Result<Jailed, Failure> {
+    let Launch { sandbox, layers, .. } = launch;
     if !layers.has(Layers::PERMISSION) {
         return Err(Failure::at(Step::Namespaces)(Errno::PERM));
     }
@@ -80,7 +80,7 @@ pub(super) fn start(
         .map_err(Failure::at(Step::Namespaces))?;
     let observed = notebook.map(Observer::new).transpose().map_err(Failure::at(Step::Observer))?;
     let (mut observer, observed) = observed.unzip();
-    let target = confine::target(sandbox.user);
+    let target = confine::target(sandbox.user).filter(|_| layers.has(Layers::USER));
     let (uid, gid) = target.unwrap_or_else(|| (geteuid(), getegid()));
     if target.is_some() {
         // Groups cannot be changed any more once they are mapped, and root's are worth something.
@@ -91,7 +91,7 @@ pub(super) fn start(
     let cloned = clone_into_namespaces(namespaces(sandbox, layers));
     if matches!(cloned, Ok(None)) {
         drop(reports);
-        init::run(init::Start { spec, sandbox, stdio, task, layers, reports: inner, target, observed });
+        init::run(init::Start { launch, stdio, task, reports: inner, target, observed });
     }
     let undumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let Some(init) = cloned.map_err(Failure::at(Step::Namespaces))? else {

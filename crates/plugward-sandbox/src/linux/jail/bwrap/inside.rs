@@ -25,7 +25,7 @@ use crate::{
         failure::{Failure, Step},
         layers::Layers,
         sources::Sources,
-        wire::{Purpose, Record},
+        wire::{Errand, Purpose, Record},
         witness::Attempts,
     },
 };
@@ -34,14 +34,15 @@ use crate::{
 pub(in crate::linux) fn run(
     control: &OwnedFd,
     spec: &LaunchSpec,
-    purpose: Purpose,
+    errand: Errand,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     layers: Layers,
 ) -> ! {
-    match prepare_and_start(control, spec, purpose, stdio, layers) {
+    match prepare_and_start(control, spec, errand, stdio, layers) {
         Ok((main, applied)) => {
             let _launcher_left = channel::send_short(control.as_fd(), &Record::Started { pid: 0, applied }.encode());
-            init::collect_until_all_ended(main, control.as_fd());
+            let limits = spec.sandbox.as_ref().map(|sandbox| sandbox.limits).unwrap_or_default();
+            init::collect_until_all_ended(main, &limits, control.as_fd());
             exit(0)
         }
         Err(failure) => {
@@ -54,7 +55,7 @@ pub(in crate::linux) fn run(
 fn prepare_and_start(
     control: &OwnedFd,
     spec: &LaunchSpec,
-    purpose: Purpose,
+    errand: Errand,
     stdio: [OwnedFd; channel::PASSED_DESCRIPTORS],
     layers: Layers,
 ) -> Result<(Pid, Applied), Failure> {
@@ -66,7 +67,7 @@ fn prepare_and_start(
     let written = confine::put_first_out_of_memory("self");
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::at(Step::Privileges))?;
     written?;
-    let task = match purpose {
+    let task = match errand.purpose {
         Purpose::Plugin => Task::Plugin,
         // Its observer would be on the other side of bubblewrap.
         Purpose::Trial => return Err(malformed),
@@ -90,6 +91,8 @@ fn prepare_and_start(
         .with(Applied::PROCESSES)
         .with_if(sandbox.network == Network::Off, Applied::NETWORK);
     drop(prepared);
+    // The one who started bubblewrap says which user this is.
+    errand.refuse_fewer_layers(applied, Applied::FROM_INSIDE.without(Applied::BWRAP).without(Applied::OWN_USER))?;
     init::launcher_is_there(control)?;
     Ok((child::start(spec, stdio, confinement, task)?, applied))
 }

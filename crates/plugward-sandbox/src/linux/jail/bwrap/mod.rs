@@ -52,9 +52,10 @@ use crate::{
         channel,
         confine::{self, Access, MINIMUM_ABI, kernel_abi},
         failure::{Failure, Step},
+        launch::Launch,
         signals,
         sources::Sources,
-        wire::{self, Purpose, Route},
+        wire::{self, Errand, Route},
         witness::Canaries,
     },
 };
@@ -67,12 +68,12 @@ const MAX_COMPLAINT_BYTES: u64 = 4096;
 
 /// Starts the plugin, or the witness in its place, through bubblewrap.
 pub(in crate::linux) fn start(
-    spec: &LaunchSpec,
-    sandbox: &SandboxSpec,
+    launch: Launch<'_>,
     stdio: &[OwnedFd; channel::PASSED_DESCRIPTORS],
     canaries: Option<&Canaries>,
     group: Option<&Group>,
 ) -> Result<Jailed, Failure> {
+    let Launch { spec, sandbox, .. } = launch;
     let failed = Failure::at::<Errno>(Step::Bwrap);
     // Bubblewrap mounts nothing `noexec`, so Landlock is what keeps data from being executed.
     if kernel_abi() < MINIMUM_ABI {
@@ -129,7 +130,7 @@ pub(in crate::linux) fn start(
     let mut child = command.spawn().map_err(Failure::at(Step::Bwrap))?;
     // What bubblewrap holds of these would keep the channels open here.
     drop(command);
-    let started = hand_over(&reports, spec, sandbox, stdio, canaries).and_then(|()| await_start(&reports, None));
+    let started = hand_over(&reports, launch, stdio, canaries).and_then(|()| await_start(&reports, None));
     match started {
         Ok((applied, listeners)) => {
             let init = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(failed(Errno::SRCH))?;
@@ -143,17 +144,18 @@ pub(in crate::linux) fn start(
 /// Sends the second stage what a launcher gets from its host.
 fn hand_over(
     reports: &OwnedFd,
-    spec: &LaunchSpec,
-    sandbox: &SandboxSpec,
+    launch: Launch<'_>,
     stdio: &[OwnedFd; channel::PASSED_DESCRIPTORS],
     canaries: Option<&Canaries>,
 ) -> Result<(), Failure> {
+    let Launch { spec, sandbox, errand, .. } = launch;
+    let errand = Errand { route: Route::InsideBwrap, ..errand };
     let bytes = match canaries {
         Some(canaries) => {
             let argv = canaries.attempts(sandbox).to_arguments();
-            wire::encode_spec(&LaunchSpec { argv, ..spec.clone() }, Purpose::Witness, Route::InsideBwrap)
+            wire::encode_spec(&LaunchSpec { argv, ..spec.clone() }, errand)
         }
-        None => wire::encode_spec(spec, Purpose::Plugin, Route::InsideBwrap),
+        None => wire::encode_spec(spec, errand),
     };
     let deadline = Instant::now() + HAND_OVER_LIMIT;
     let [stdin, stdout, stderr] = stdio;
