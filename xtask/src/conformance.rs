@@ -48,7 +48,6 @@ struct Expected {
 }
 
 const NO_SUBSCRIPTIONS: &str = "updates of single resources are not passed on";
-const NO_LOGGING: &str = "log messages of plugins go to their log, not to clients";
 const NO_QUESTIONS: &str =
     "what a plugin asks of its client is refused: sampling, elicitation and roots are not passed on";
 const NO_TASKS: &str = "the tasks extension is not offered; the suite does not require it";
@@ -65,8 +64,6 @@ const EXPECTED: &[Expected] = &[
     expected("2025-11-25", "resources-subscribe", NO_SUBSCRIPTIONS),
     expected("2025-11-25", "resources-unsubscribe", NO_SUBSCRIPTIONS),
     expected("2025-11-25", "server-sse-polling", NO_RECONNECTION),
-    expected("2025-11-25", "logging-set-level", NO_LOGGING),
-    expected("2025-11-25", "tools-call-with-logging", NO_LOGGING),
     expected("2025-11-25", "tools-call-sampling", NO_QUESTIONS),
     expected("2025-11-25", "tools-call-elicitation", NO_QUESTIONS),
     expected("2025-11-25", "elicitation-", NO_QUESTIONS),
@@ -192,7 +189,7 @@ fn fixture_package(root: &Path, mode: &str) -> Result<PathBuf> {
     let dir = root.join(".xtask/servers").join(mode);
     fs::create_dir_all(&dir)?;
     let manifest = format!(
-        "id: {PLUGIN}\nname: Conformance\nversion: 1.0.0\npermissions: [mcp.prompts, mcp.resources, mcp.completions, mcp.sampling, mcp.elicitation, mcp.roots]\nbackend:\n  type: mcp\n  transport: stdio\n  \
+        "id: {PLUGIN}\nname: Conformance\nversion: 1.0.0\npermissions: [mcp.prompts, mcp.resources, mcp.completions, mcp.logging, mcp.sampling, mcp.elicitation, mcp.roots]\nbackend:\n  type: mcp\n  transport: stdio\n  \
          command: ./mcp-fixture\n  args: [{mode}]\n"
     );
     fs::write(dir.join("plugin.yaml"), manifest)?;

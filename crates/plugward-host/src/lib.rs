@@ -4,6 +4,7 @@
 //! all this. Refuses HTTP servers, terminals, configuration files and wire formats of the faces: those belong to the
 //! binary. Start at [`Host`]; a call's way is told in [`CallRequest`]'s module, a plugin's life in the supervisor's.
 
+mod audience;
 mod call;
 mod command;
 mod config;
@@ -30,6 +31,7 @@ mod trial;
 mod views;
 mod webhook;
 
+pub use audience::{Listener, Told};
 pub use call::breaker::{BreakerState, BreakerView};
 pub use call::{CallReport, CallRequest, ToolReply, ToolSelector};
 pub use command::{
@@ -51,6 +53,7 @@ pub use plugward_store::{Span, SpanFilter, SpanPage};
 pub use registry::Snapshot;
 pub use rounds::Inputs;
 pub use sandbox_check::{LevelCheck, check_level, check_levels};
+pub use session::heard::LogWish;
 pub use supervisor::MAX_BACKOFF;
 pub use trial::{TRIAL_DEFAULT, TRIAL_MAX, TrialAttempt, TrialView};
 pub use views::{

@@ -79,8 +79,12 @@ const SEED: [(&str, Effect); 12] = [
 ];
 
 /// What an MCP server may offer beside tools; without the permission it is not passed on.
-const OFFERS: [(&str, Effect); 3] =
-    [("mcp.prompts", Effect::Allow), ("mcp.resources", Effect::Allow), ("mcp.completions", Effect::Allow)];
+const OFFERS: [(&str, Effect); 4] = [
+    ("mcp.prompts", Effect::Allow),
+    ("mcp.resources", Effect::Allow),
+    ("mcp.completions", Effect::Allow),
+    ("mcp.logging", Effect::Allow),
+];
 
 /// What an MCP server may ask of whoever called it; without the permission it is told that nobody answers.
 const QUESTIONS: [(&str, Effect); 3] =
@@ -247,7 +251,7 @@ mod tests {
             seed.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("mcp.")).collect();
         assert_eq!(
             (seed.iter().count(), ours.len()),
-            (12 + 6, 6),
+            (12 + 7, 7),
             "beside what servers offer and ask apart from tools"
         );
         let asked: Vec<&str> =

@@ -27,6 +27,8 @@ pub mod methods {
     pub const PROGRESS: &str = "notifications/progress";
     /// Log line of a server.
     pub const LOG_MESSAGE: &str = "notifications/message";
+    /// Sets the level from which on a legacy server logs.
+    pub const LOGGING_SET_LEVEL: &str = "logging/setLevel";
     /// Lists tools, by page.
     pub const TOOLS_LIST: &str = "tools/list";
     /// Runs a tool.
@@ -53,7 +55,7 @@ pub mod methods {
         "prompts/list",
         "prompts/get",
         "completion/complete",
-        "logging/setLevel",
+        LOGGING_SET_LEVEL,
         "tasks/get",
         "tasks/list",
     ];

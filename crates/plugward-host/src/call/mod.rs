@@ -39,6 +39,7 @@ use crate::raw_object::RawObject;
 use crate::registry::{RegisteredTool, Registry};
 use crate::rounds::{Ended, Inputs, Questions, Seal};
 use crate::schema::Violations;
+use crate::session::heard::LogWish;
 use crate::session::{RequestError, Timing, ToolCall, masked};
 use admission::{Admission, Share};
 use asks::{AskEnd, Asks};
@@ -94,6 +95,8 @@ pub struct CallRequest {
     pub inputs: Option<Inputs>,
     /// Where progress notes go.
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// What the caller wants to read of what the plugin logs during the call.
+    pub logs: Option<LogWish>,
     /// Cancels the call.
     pub cancel: CancellationToken,
 }
@@ -111,6 +114,7 @@ impl CallRequest {
             counterpart: None,
             inputs: None,
             progress: None,
+            logs: None,
             cancel: CancellationToken::new(),
         }
     }
@@ -220,6 +224,8 @@ impl CallPath {
             progress: request.progress,
             inputs: None,
             capabilities: questions.as_ref().map(Questions::capabilities),
+            client: request.session,
+            logs: request.logs,
         };
         let caller = Caller {
             client: client.map_or("", |client| client.client.as_str()),

@@ -27,6 +27,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::audience::Audience;
 use crate::call::admission::Admission;
 use crate::call::asks::Asks;
 use crate::call::{CallPath, CallReport, CallRequest};
@@ -78,6 +79,7 @@ pub(crate) struct Inner {
     /// What the folders of plugin files hold, as of the last look.
     folders: Mutex<Option<FoldersView>>,
     pub(crate) offers: Directory,
+    pub(crate) audience: Arc<Audience>,
     plugins: RwLock<BTreeMap<PluginId, Arc<Plugin>>>,
     /// Serialises the changes of the set of plugins and its records, by install and remove.
     roster: tokio::sync::Mutex<()>,
@@ -115,6 +117,7 @@ impl Host {
             serves: AtomicBool::new(false),
             folders: Mutex::default(),
             offers: Directory::default(),
+            audience: Arc::default(),
             plugins: RwLock::default(),
             roster: tokio::sync::Mutex::new(()),
             leaving: Mutex::default(),

@@ -22,7 +22,7 @@ use plugward_protocol::{RpcError, ServerHello};
 
 pub use forward::OfferRequest;
 
-use crate::host::Host;
+use crate::host::{Host, Inner};
 use crate::raw_object::RawObject;
 use crate::supervisor::Plugin;
 
@@ -39,6 +39,8 @@ pub struct Offers {
     pub resources: bool,
     /// `completion/complete`.
     pub completions: bool,
+    /// Log messages.
+    pub logging: bool,
 }
 
 impl Offers {
@@ -48,19 +50,46 @@ impl Offers {
             prompts: hello.has_capability("prompts"),
             resources: hello.has_capability("resources"),
             completions: hello.has_capability("completions"),
+            logging: hello.has_capability("logging"),
+        }
+    }
+
+    /// What a plugin may offer: only what a person has seen it ask for.
+    pub(crate) fn allowed(inner: &Inner, plugin: &Plugin) -> Self {
+        let is_allowed = |name: &str| {
+            let catalogue = &inner.config.catalogue;
+            PermissionName::new(name).is_ok_and(|name| {
+                plugin.manifest.permissions.contains(&name) && catalogue.effect(&name) == Effect::Allow
+            })
+        };
+        Self {
+            prompts: is_allowed("mcp.prompts"),
+            resources: is_allowed("mcp.resources"),
+            completions: is_allowed("mcp.completions"),
+            logging: is_allowed("mcp.logging"),
         }
     }
 
     /// As it is kept.
     pub(crate) fn to_setting(self) -> String {
-        let words = [(self.prompts, "prompts"), (self.resources, "resources"), (self.completions, "completions")];
+        let words = [
+            (self.prompts, "prompts"),
+            (self.resources, "resources"),
+            (self.completions, "completions"),
+            (self.logging, "logging"),
+        ];
         words.iter().filter(|(is_there, _)| *is_there).map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
     }
 
     /// What was kept.
     pub(crate) fn from_setting(text: &str) -> Self {
         let has = |wanted: &str| text.split(' ').any(|word| word == wanted);
-        Self { prompts: has("prompts"), resources: has("resources"), completions: has("completions") }
+        Self {
+            prompts: has("prompts"),
+            resources: has("resources"),
+            completions: has("completions"),
+            logging: has("logging"),
+        }
     }
 
     fn and(self, other: Self) -> Self {
@@ -68,6 +97,7 @@ impl Offers {
             prompts: self.prompts && other.prompts,
             resources: self.resources && other.resources,
             completions: self.completions && other.completions,
+            logging: self.logging && other.logging,
         }
     }
 
@@ -76,6 +106,7 @@ impl Offers {
             prompts: self.prompts || other.prompts,
             resources: self.resources || other.resources,
             completions: self.completions || other.completions,
+            logging: self.logging || other.logging,
         }
     }
 }
@@ -207,19 +238,8 @@ impl Host {
             .fold(Offers::default(), Offers::or)
     }
 
-    /// What a plugin may offer: only what a person has seen it ask for.
     fn allowed(&self, plugin: &Plugin) -> Offers {
-        let is_allowed = |name: &str| {
-            let catalogue = &self.inner.config.catalogue;
-            PermissionName::new(name).is_ok_and(|name| {
-                plugin.manifest.permissions.contains(&name) && catalogue.effect(&name) == Effect::Allow
-            })
-        };
-        Offers {
-            prompts: is_allowed("mcp.prompts"),
-            resources: is_allowed("mcp.resources"),
-            completions: is_allowed("mcp.completions"),
-        }
+        Offers::allowed(&self.inner, plugin)
     }
 
     /// Plugins that run or sleep with what they offer, in their order.
@@ -244,7 +264,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_what_was_offered() {
         for (prompts, resources, completions) in [(false, false, false), (true, false, true), (true, true, true)] {
-            let offers = Offers { prompts, resources, completions };
+            let offers = Offers { prompts, resources, completions, logging: !prompts };
             assert_eq!(Offers::from_setting(&offers.to_setting()), offers);
         }
         assert_eq!(Offers::from_setting("tools later"), Offers::default(), "words of a newer version are no offers");

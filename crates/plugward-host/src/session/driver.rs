@@ -14,7 +14,7 @@ use plugward_protocol::{
     ClientHello, ClientMeta, Connection, ConnectionConfig, Event, HandshakeError, InputRequired, OutboundId, PeerFault,
     ProbeFailure, RequestFailure, RequestTiming, SendError, ServerHello,
     mcp::{self, methods},
-    modern,
+    modern::{self, LogLevel},
 };
 use serde_json::value::RawValue;
 use tokio::io::AsyncReadExt as _;
@@ -75,6 +75,8 @@ struct Waiter {
     progress: Option<mpsc::Sender<Box<RawValue>>>,
     /// What may be asked in answer, where that is not the same for every request.
     capabilities: Option<Box<RawValue>>,
+    /// Log messages from this level on are wanted with it.
+    log_level: Option<LogLevel>,
 }
 
 pub(super) struct Driver {
@@ -266,11 +268,12 @@ impl Driver {
             Command::Confirm => drop(self.connection.confirm_handshake(now)),
             Command::Request { key, method, params, timing, capabilities, reply } => {
                 let id = self.connection.reserve_id();
-                let waiter = Waiter { key, reply, progress: None, capabilities };
+                let waiter = Waiter { key, reply, progress: None, capabilities, log_level: None };
                 self.send(now, id, method, params, timing, waiter);
             }
             Command::CallTool { key, call, reply } => {
                 let id = self.connection.reserve_id();
+                let log_level = call.log_level();
                 let params = mcp::CallParamsOut {
                     name: &call.name,
                     arguments: call.arguments.as_deref(),
@@ -285,7 +288,8 @@ impl Driver {
                 });
                 match params {
                     Ok(params) => {
-                        let waiter = Waiter { key, reply, progress: call.progress, capabilities: call.capabilities };
+                        let (progress, capabilities) = (call.progress, call.capabilities);
+                        let waiter = Waiter { key, reply, progress, capabilities, log_level };
                         self.send(now, id, methods::TOOLS_CALL, Some(params), call.timing, waiter);
                     }
                     Err(fault) => drop(reply.send(Err(RequestError::Invalid(fault.to_string())))),
@@ -312,9 +316,11 @@ impl Driver {
             return;
         }
         let timing = RequestTiming { idle: timing.idle, hard: timing.hard };
-        let sent = match waiter.capabilities.take().zip(self.says.as_ref()) {
-            Some((capabilities, says)) => {
-                let says = ClientMeta { capabilities, ..says.clone() };
+        let own = waiter.capabilities.is_some() || waiter.log_level.is_some();
+        let sent = match self.says.as_ref().filter(|_| own) {
+            Some(says) => {
+                let capabilities = waiter.capabilities.take().unwrap_or_else(|| says.capabilities.clone());
+                let says = ClientMeta { capabilities, log_level: waiter.log_level, ..says.clone() };
                 self.connection.send_request_as(now, id, method, params.as_deref(), timing, &says)
             }
             None => self.connection.send_request(now, id, method, params, timing),
@@ -419,6 +425,7 @@ impl Driver {
             methods::LOG_MESSAGE => {
                 let text = params.map_or("", RawValue::get);
                 self.log.push(LogOrigin::Plugin, text);
+                self.shared.heard.log(Instant::now(), params, self.log.redactor());
             }
             _ => {}
         }

@@ -7,8 +7,10 @@
 
 mod alarm;
 mod driver;
+pub(crate) mod heard;
 mod http;
 pub(crate) mod log;
+mod logging;
 pub(crate) mod process;
 pub(crate) mod quote;
 mod stream;
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plugward_protocol::modern::LogLevel;
 use plugward_protocol::{ClientHello, ClientMeta, HandshakeError, InputRequired, ProbeFailure, RpcError, ServerHello};
 use plugward_store::Redactor;
 use serde_json::value::RawValue;
@@ -25,6 +28,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use driver::{Command, Driver};
+use heard::{Heard, LogWish};
 pub(crate) use http::Remote;
 use log::PluginLog;
 use quote::Secrets;
@@ -94,6 +98,17 @@ pub(crate) struct ToolCall {
     pub(crate) inputs: Option<Inputs>,
     /// What may be asked in answer, an object; read by plugins of the stateless revisions alone.
     pub(crate) capabilities: Option<Box<RawValue>>,
+    /// The session of the client, 0 where it has none.
+    pub(crate) client: u64,
+    /// What the caller wants to read of what the plugin logs.
+    pub(crate) logs: Option<LogWish>,
+}
+
+impl ToolCall {
+    /// The level that a plugin without a handshake is told.
+    fn log_level(&self) -> Option<LogLevel> {
+        self.logs.as_ref().map(|wish| wish.level)
+    }
 }
 
 /// How a conversation ended.
@@ -112,6 +127,8 @@ pub(crate) struct Session {
     next_key: AtomicU64,
     shared: Arc<Shared>,
     ended: watch::Receiver<Option<Ending>>,
+    /// The level that the plugin was told.
+    log_level: tokio::sync::Mutex<Option<LogLevel>>,
 }
 
 /// What the driver tells without being asked.
@@ -121,6 +138,7 @@ pub(crate) struct Shared {
     pub(crate) messages_in: AtomicU64,
     pub(crate) noise_lines: AtomicU64,
     pub(crate) tools_changed: Notify,
+    heard: Heard,
     /// What ended it stays until a person changes something.
     pub(crate) is_hopeless: AtomicBool,
     /// It has no handshake: results may be questions.
@@ -162,7 +180,23 @@ impl Session {
             let ending = driver.run(command_rx, cancel_rx).await;
             ended_tx.send_replace(Some(ending));
         });
-        Ok(Session { commands, cancels, next_key: AtomicU64::new(1), shared, ended })
+        Ok(Session::with(commands, cancels, shared, ended))
+    }
+
+    fn with(
+        commands: mpsc::Sender<Command>,
+        cancels: mpsc::Sender<u64>,
+        shared: Arc<Shared>,
+        ended: watch::Receiver<Option<Ending>>,
+    ) -> Session {
+        Session {
+            commands,
+            cancels,
+            next_key: AtomicU64::new(1),
+            shared,
+            ended,
+            log_level: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Sends `initialize` and waits for the answer (requirements 5, 41).
@@ -214,6 +248,8 @@ impl Session {
         timing: Timing,
         capabilities: Option<Box<RawValue>>,
     ) -> Result<Box<RawValue>, RequestError> {
+        // What is logged meanwhile belongs to whoever asked, who is not told of it.
+        let _during = self.shared.heard.during(0, None);
         let (reply, answer) = oneshot::channel();
         let key = self.key();
         let command = Command::Request { key, method, params, timing, capabilities, reply };
@@ -226,6 +262,14 @@ impl Session {
         call: ToolCall,
         cancel: &CancellationToken,
     ) -> Result<Box<RawValue>, RequestError> {
+        if let Some(wish) = call.logs.as_ref().filter(|wish| wish.is_named) {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(RequestError::Cancelled),
+                () = self.log_from(wish.level) => {}
+            }
+        }
+        let _during = self.shared.heard.during(call.client, call.logs.clone());
         let (reply, answer) = oneshot::channel();
         let key = self.key();
         self.dispatch(Command::CallTool { key, call, reply }, key, answer, cancel).await

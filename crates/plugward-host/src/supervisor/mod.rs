@@ -21,6 +21,7 @@
 //! routing never disagree (B088). Operations of one plugin run one at a time; plugins never wait for each other.
 //! Refuses to know faces and wire formats.
 
+mod attend;
 pub(crate) mod backoff;
 pub(crate) mod command;
 mod confine;

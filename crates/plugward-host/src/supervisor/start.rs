@@ -391,6 +391,9 @@ pub(super) async fn converse(
     } else if session.confirm().await.is_err() {
         return Err(era::handshake_error(plugin, launched, &HandshakeError::Closed).await.into());
     }
+    if Offers::declared(&hello).logging && Offers::allowed(inner, plugin).logging {
+        session.allow_logs(&plugin.id);
+    }
     let contract = read_contract(inner, plugin, session).await?;
     Ok((hello, Arc::new(contract)))
 }
@@ -467,6 +470,7 @@ async fn publish(
     if let Some(clients) = clients {
         inner.tasks.spawn(per_client::tend(Arc::clone(inner), Arc::clone(plugin), Arc::clone(&running), clients));
     }
+    super::attend::attend(inner, plugin, launched);
     inner.tasks.spawn(super::watch::watch(Arc::clone(inner), Arc::clone(plugin), running));
     Ok(())
 }

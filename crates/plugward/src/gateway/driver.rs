@@ -16,6 +16,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use plugward_host::{Listener, Told};
 use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
 use plugward_protocol::{Connection, ConnectionConfig, Event, PeerFault, RequestId, RequestMeta, RpcError, SendError};
 use serde_json::value::RawValue;
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client_asks::ClientAsks;
 use super::initialize;
+use super::logging::{self, WantedLevel};
 use super::modern::{Exchange, invalid_params};
 use super::notices::Notices;
 use super::offers::OfferMethod;
@@ -134,6 +136,7 @@ pub(super) struct Driver {
     notes_out: mpsc::Receiver<Note>,
     asks: ClientAsks,
     notices: Notices,
+    listener: Listener,
     tools_version: watch::Receiver<u64>,
     /// The session has asked for tools before; only the first time it waits for plugins that start.
     has_listed: bool,
@@ -159,6 +162,7 @@ impl Driver {
             notes_out,
             asks: ClientAsks::new(),
             notices: Notices::default(),
+            listener: server.listener(),
             tools_version: server.host().tools_version(),
             has_listed: false,
             closing: CancellationToken::new(),
@@ -208,6 +212,7 @@ impl Driver {
                 Some(note) = self.notes_out.recv() => self.hand_on(note),
                 Some(ask) = self.asks.next() => self.asks.send(&mut self.connection, Instant::now(), ask),
                 Ok(()) = self.tools_version.changed() => self.notices.changed(Instant::now()),
+                told = self.listener.next(), if !self.connection.is_backlogged() => self.tell(told),
                 () = sleep_until(due_at) => self.handle_time()?,
             }
             self.handle_events()?;
@@ -346,11 +351,20 @@ impl Driver {
         Ok(())
     }
 
+    /// Tells what plugins say unasked.
+    fn tell(&mut self, told: Told) {
+        let Told::Log(params) = told;
+        if let Err(error) = self.connection.notify(methods::LOG_MESSAGE, Some(params)) {
+            tracing::debug!("a notice was not handed on: {error}");
+        }
+    }
+
     /// Answers a request at once, or starts a task for it.
     fn start(&mut self, id: &RequestId, method: &str, params: Option<&RawValue>) {
         let answer = match method {
             methods::TOOLS_LIST => self.list_tools(id, params),
             methods::TOOLS_CALL => self.call_tool(id, params),
+            methods::LOGGING_SET_LEVEL => Some(logging::set_level(&self.listener, params)),
             _ => match OfferMethod::parse(method) {
                 Some(offer) => {
                     self.ask_offer(id, offer, params);
@@ -441,6 +455,7 @@ impl Driver {
             start_wait: self.server.first_list_wait(),
             counterpart: self.asks.counterpart(self.session),
             inputs: None,
+            log_level: Some(WantedLevel::of_session(&self.listener)),
             cancel: cancel.clone(),
             notes: self.notes_in.clone(),
         };

@@ -26,9 +26,12 @@ pub(super) fn identity() -> Implementation {
 pub(super) fn capabilities(host: &Host, view: &View) -> Box<RawValue> {
     let offers = view.offers(host);
     let mut text = String::from("{\"tools\":{\"listChanged\":true}");
-    for (is_offered, name) in
-        [(offers.prompts, "prompts"), (offers.resources, "resources"), (offers.completions, "completions")]
-    {
+    for (is_offered, name) in [
+        (offers.prompts, "prompts"),
+        (offers.resources, "resources"),
+        (offers.completions, "completions"),
+        (offers.logging, "logging"),
+    ] {
         if is_offered {
             text.push_str(&format!(",\"{name}\":{{}}"));
         }

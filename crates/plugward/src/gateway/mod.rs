@@ -16,6 +16,7 @@ pub(crate) mod http;
 mod initialize;
 mod instructions;
 mod listen;
+mod logging;
 mod modern;
 mod notices;
 mod offers;

@@ -20,6 +20,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::logging::WantedLevel;
 use super::offers::OfferMethod;
 use super::server::Server;
 use super::tools_call::{self, Call, Note};
@@ -133,6 +134,7 @@ impl Exchange {
             session: self.session,
             counterpart,
             inputs,
+            log_level: WantedLevel::of_request(&meta),
             cancel: self.cancel,
             notes: self.notes,
         };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plugward_host::Host;
+use plugward_host::{Host, Listener};
 
 use super::Options;
 use super::initialize;
@@ -63,6 +63,12 @@ impl Server {
     /// What the clients of this server see.
     pub(super) fn view(&self) -> Arc<View> {
         Arc::clone(&self.shared.view)
+    }
+
+    /// A client with this view, to be told what plugins say unasked.
+    pub(super) fn listener(&self) -> Listener {
+        let view = self.view();
+        self.host().listener(move |plugin| view.has_plugin(plugin))
     }
 
     /// How long the first list of a session waits for plugins that are starting.

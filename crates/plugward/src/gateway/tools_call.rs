@@ -13,7 +13,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plugward_host::{CallFailure, CallReport, CallRequest, Counterpart, ErrorCode, Host, Inputs, ToolSelector};
+use plugward_host::{
+    CallFailure, CallReport, CallRequest, Counterpart, ErrorCode, Host, Inputs, LogWish, ToolSelector,
+};
 use plugward_protocol::mcp::{self, CallParamsIn, codes, methods};
 use plugward_protocol::{RequestId, RpcError};
 use serde_json::json;
@@ -21,6 +23,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::logging::WantedLevel;
 use super::view::{Routed, View};
 
 /// Progress notes of one call that may wait to be handed on; a caller that does not keep up loses notes, not its
@@ -58,6 +61,8 @@ pub(super) struct Call {
     pub(super) counterpart: Option<Counterpart>,
     /// What the client brings back for a question.
     pub(super) inputs: Option<Inputs>,
+    /// What the client wants to read of what the plugin logs.
+    pub(super) log_level: Option<WantedLevel>,
     /// How long a call waits for a plugin that is starting.
     pub(super) start_wait: Duration,
     pub(super) cancel: CancellationToken,
@@ -83,6 +88,8 @@ impl Call {
 
     async fn call(&self, tool: ToolSelector) -> CallReport {
         let (progress, mut notes) = mpsc::channel(MAX_WAITING_NOTES);
+        let (sender, mut logs) = mpsc::channel(MAX_WAITING_NOTES);
+        let wish = |wanted: WantedLevel| LogWish { level: wanted.level, is_named: wanted.is_named, sender };
         let request = CallRequest {
             tool,
             arguments: Some(self.params.arguments.clone()),
@@ -93,6 +100,7 @@ impl Call {
             counterpart: self.counterpart.clone(),
             inputs: self.inputs.clone(),
             progress: self.params.progress_token.is_some().then_some(progress),
+            logs: self.log_level.map(wish),
             cancel: self.cancel.clone(),
         };
         let call = self.host.call(request);
@@ -101,11 +109,15 @@ impl Call {
             tokio::select! {
                 report = &mut call => break report,
                 Some(params) = notes.recv() => self.hand_on(&params).await,
+                Some(params) = logs.recv() => self.note(methods::LOG_MESSAGE, params).await,
             }
         };
         // What the plugin sent before its answer goes out before its answer.
         while let Ok(params) = notes.try_recv() {
             self.hand_on(&params).await;
+        }
+        while let Ok(params) = logs.try_recv() {
+            self.note(methods::LOG_MESSAGE, params).await;
         }
         report
     }
@@ -113,9 +125,13 @@ impl Call {
     async fn hand_on(&self, params: &RawValue) {
         let Some(token) = &self.params.progress_token else { return };
         if let Ok(params) = mcp::progress_for(params, token) {
-            // Without a driver nobody is there to be told.
-            let _ = self.notes.send(Note { request: self.request.clone(), method: methods::PROGRESS, params }).await;
+            self.note(methods::PROGRESS, params).await;
         }
+    }
+
+    async fn note(&self, method: &'static str, params: Box<RawValue>) {
+        // Without a driver nobody is there to be told.
+        let _ = self.notes.send(Note { request: self.request.clone(), method, params }).await;
     }
 }
 

@@ -84,6 +84,13 @@ impl Asked {
         }
     }
 
+    fn log_level(&self) -> Option<modern::LogLevel> {
+        match self {
+            Self::Plain { .. } => None,
+            Self::Tool(call) => call.log_level(),
+        }
+    }
+
     /// Whether making it twice is as making it once.
     fn is_safe(&self) -> bool {
         matches!(self, Self::Plain { .. }) && self.method() != methods::TOOLS_CALL
@@ -236,13 +243,11 @@ impl Peer {
         let (id, method) = (self.next_id(), asked.method());
         let invalid = |fault: mcp::PayloadFault| RequestError::Invalid(fault.to_string());
         let params = asked.params(id)?;
-        let stamped = match asked.capabilities() {
-            Some(capabilities) => {
-                ClientMeta { capabilities: capabilities.to_owned(), ..meta.clone() }.stamp(params.as_deref())
-            }
-            None => meta.stamp(params.as_deref()),
-        };
-        let params = stamped.map_err(invalid)?;
+        let mut says = ClientMeta { log_level: asked.log_level(), ..meta.clone() };
+        if let Some(capabilities) = asked.capabilities() {
+            says.capabilities = capabilities.to_owned();
+        }
+        let params = says.stamp(params.as_deref()).map_err(invalid)?;
         let mut headers = modern_headers(meta, method);
         if let Some(name) = mcp::target_name(method, Some(&params)) {
             headers.extend(mirror::encoded(&name).map(|value| (MCP_NAME, value)));

@@ -24,7 +24,6 @@ mod peer;
 mod status;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use hyper::header::{HeaderName, HeaderValue};
 use plugward_policy::{RemoteTransport, WebUrl};
@@ -60,6 +59,6 @@ impl Session {
             // Who waits for one of these learns the reason above.
             drop(left);
         });
-        Session { commands, cancels, next_key: AtomicU64::new(1), shared, ended }
+        Session::with(commands, cancels, shared, ended)
     }
 }

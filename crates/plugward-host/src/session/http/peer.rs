@@ -274,6 +274,7 @@ impl Peer {
             methods::LOG_MESSAGE => {
                 let text = params.as_deref().map_or("", RawValue::get);
                 self.log.push(LogOrigin::Plugin, text);
+                self.shared.heard.log(std::time::Instant::now(), params.as_deref(), self.log.redactor());
             }
             _ => {}
         }

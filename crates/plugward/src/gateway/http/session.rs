@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use plugward_host::Counterpart;
+use plugward_host::{Counterpart, Listener, Told};
 use plugward_protocol::mcp::{self, CallParamsIn, CancelledParams, codes, methods};
 use plugward_protocol::{ProtocolVersion, RequestId, RpcError, envelope};
 use serde_json::value::RawValue;
@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::super::Server;
 use super::super::driver::next_session;
+use super::super::logging::{self, WantedLevel};
 use super::super::modern::invalid_params;
 use super::super::offers::OfferMethod;
 use super::super::tools_call::{self, Call, Note};
@@ -81,6 +82,7 @@ pub(super) struct Session {
     server: Server,
     events: Arc<Events>,
     asks: SessionAsks,
+    listener: Listener,
     state: Mutex<State>,
     over: CancellationToken,
     /// Ends what is said unasked: the server ends, calls under way may finish.
@@ -111,7 +113,7 @@ impl Session {
             last_used: Instant::now(),
         };
         let (events, over) = (Arc::new(Events::new()), CancellationToken::new());
-        let (state, turn) = (Mutex::new(state), next_session());
+        let (state, turn, listener) = (Mutex::new(state), next_session(), server.listener());
         Self {
             id,
             version,
@@ -121,6 +123,7 @@ impl Session {
             server,
             events,
             asks: SessionAsks::default(),
+            listener,
             state,
             over,
             closing,
@@ -262,7 +265,8 @@ impl Session {
     ) -> Result<Box<RawValue>, RpcError> {
         let params = asked.params.as_deref();
         match asked.method.as_str() {
-            methods::PING => Ok(empty()),
+            methods::PING => Ok(logging::empty()),
+            methods::LOGGING_SET_LEVEL => logging::set_level(&self.listener, params),
             methods::TOOLS_LIST => self.list_tools(params, &cancel).await,
             methods::TOOLS_CALL => {
                 let call = Call {
@@ -275,6 +279,7 @@ impl Session {
                     start_wait: self.server.first_list_wait(),
                     counterpart,
                     inputs: None,
+                    log_level: Some(WantedLevel::of_session(&self.listener)),
                     cancel,
                     notes,
                 };
@@ -318,6 +323,23 @@ impl Session {
         Ok(listing.first_page())
     }
 
+    /// Tells what plugins say unasked, until the session or the server ends.
+    pub(super) fn follow(self: &Arc<Self>) {
+        let session = Arc::clone(self);
+        self.tasks.spawn(async move {
+            loop {
+                let told = tokio::select! {
+                    biased;
+                    () = session.over.cancelled() => return,
+                    () = session.closing.cancelled() => return,
+                    told = session.listener.next() => told,
+                };
+                let Told::Log(params) = told;
+                session.events.note(UNASKED, envelope::notification(methods::LOG_MESSAGE, Some(&params)));
+            }
+        });
+    }
+
     /// Whether it is of those who have this server.
     pub(super) fn is_of(&self, server: &Server) -> bool {
         self.server.is(server)
@@ -356,10 +378,6 @@ impl Session {
     fn ends(&self) -> Ends {
         Ends { session: self.over.clone(), server: self.closing.clone() }
     }
-}
-
-fn empty() -> Box<RawValue> {
-    RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 /// Ends a request whose task ends without an answer, as by a panic: its client would wait for ever, and could not use

@@ -90,6 +90,7 @@ impl Sessions {
         let around =
             Surroundings { server: server.clone(), closing: closing.clone(), ..Surroundings::clone(&self.around) };
         let session = Arc::new(Session::new(id.clone(), version, caller, around));
+        session.follow();
         open.insert(id, Arc::clone(&session));
         Ok(session)
     }

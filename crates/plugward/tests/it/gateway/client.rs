@@ -59,6 +59,13 @@ impl Client {
         client
     }
 
+    /// As [`join_at`](Self::join_at), with the profile of that name.
+    pub(super) fn join_as(home: &Path, profile: &str) -> Self {
+        let mut client = Self::over_with(command(home), &["--client", profile], tempfile::tempdir().unwrap());
+        client.served = Some(home.to_owned());
+        client
+    }
+
     /// Runs another command of the program on the same home, and gives its output as JSON.
     pub(super) fn run(&self, arguments: &[&str]) -> Value {
         let output = command(self.home()).args(arguments).arg("--json").output().unwrap();
@@ -67,9 +74,14 @@ impl Client {
             .unwrap_or_else(|error| panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr)))
     }
 
-    fn over(mut command: Command, home: TempDir) -> Self {
+    fn over(command: Command, home: TempDir) -> Self {
+        Self::over_with(command, &[], home)
+    }
+
+    fn over_with(mut command: Command, more: &[&str], home: TempDir) -> Self {
         let mut child = command
             .args(["serve", "--stdio"])
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

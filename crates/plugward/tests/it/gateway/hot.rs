@@ -41,7 +41,7 @@ fn load(face: &Face, caller: usize, stop: &AtomicBool, answered: &AtomicU64) {
 async fn an_update_under_load_loses_no_call_and_every_client_is_told_once() {
     let face = Face::start(home_with(&[Fixture::normal("fx"), Fixture::imported("mail", &["rug-pull"])]).await);
     assert!(has_tool(&face, "mail_send") && has_tool(&face, "fx_echo"));
-    // Everybody who can be told, and has listed: two sessions, one client without, one agent's process.
+    // Everybody who can be told, in both eras over both transports: two sessions, one client without, two agents' pipes.
     let sessions = [face.session("2025-11-25"), face.session("2025-06-18")];
     let mut streams: Vec<_> = sessions
         .iter()
@@ -56,6 +56,10 @@ async fn an_update_under_load_loses_no_call_and_every_client_is_told_once() {
     let mut agent = Client::join_at(face.home());
     agent.handshake();
     agent.list();
+    let mut stateless = Client::join_at(face.home());
+    let listen = modern(1, "subscriptions/listen", &json!({"notifications": {"toolsListChanged": true}}));
+    stateless.send_raw(&listen.to_string());
+    stateless.await_message(|message| message["method"] == "notifications/subscriptions/acknowledged");
 
     let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -72,11 +76,14 @@ async fn an_update_under_load_loses_no_call_and_every_client_is_told_once() {
         }
         agent.run(&["restart", "fx"]);
         agent.await_message(|message| message["method"] == CHANGED);
+        stateless.await_message(|message| message["method"] == CHANGED);
         stop.store(true, Ordering::Release);
     });
     assert!(answered.load(Ordering::Relaxed) > 20, "there was no load");
-    let told = agent.close().messages.iter().filter(|message| message["method"] == CHANGED).count();
-    assert_eq!(told, 0, "the agent was told again");
+    for agent in [agent, stateless] {
+        let told = agent.close().messages.iter().filter(|message| message["method"] == CHANGED).count();
+        assert_eq!(told, 0, "an agent was told again");
+    }
     face.stop();
     for mut stream in streams {
         let events: Vec<String> = std::iter::from_fn(|| stream.event()).map(|event| event.data).collect();

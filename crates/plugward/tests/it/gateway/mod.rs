@@ -12,6 +12,7 @@ mod http;
 mod http_client;
 mod isolation;
 mod lists;
+mod logging;
 mod modern;
 mod offers;
 mod offers_reached;
