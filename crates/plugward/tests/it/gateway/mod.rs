@@ -2,6 +2,7 @@
 //!
 //! If these fail, agents lose tools, answers or digits. What needs no plugin is tested inside the gateway module.
 
+mod agent;
 mod calls;
 mod client;
 mod crowd;
@@ -16,6 +17,7 @@ mod modern;
 mod offers;
 mod offers_reached;
 mod people;
+mod probe;
 mod rounds;
 mod starting;
 mod tokens;
