@@ -22,6 +22,7 @@ mod rounds;
 mod starting;
 mod tokens;
 mod unavailable;
+mod upstream;
 
 use tempfile::TempDir;
 
