@@ -107,13 +107,7 @@ impl Agent {
 
     /// Runs a command on the home of the running host, and gives its output as JSON.
     pub(super) fn run(&self, arguments: &[&str]) -> Value {
-        let mut command = Command::new(plugward());
-        command.args(arguments).arg("--json").env_clear();
-        command.env("PLUGWARD_HOME", self.home()).env("PLUGWARD_ENVIRONMENT", "development");
-        let output = command.output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+        run_at(self.home(), arguments)
     }
 
     /// The tools.
@@ -298,7 +292,19 @@ impl Agent {
     }
 }
 
-fn hello() -> Value {
+/// Runs a command on the home of a running host, and gives its output as JSON.
+pub(super) fn run_at(home: &Path, arguments: &[&str]) -> Value {
+    let mut command = Command::new(plugward());
+    command.args(arguments).arg("--json").env_clear();
+    command.env("PLUGWARD_HOME", home).env("PLUGWARD_ENVIRONMENT", "development");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Parameters of `initialize` of a client that can be asked.
+pub(super) fn hello() -> Value {
     json!({
         "protocolVersion": "2025-11-25",
         "capabilities": capabilities(),

@@ -4,6 +4,7 @@
 
 mod agent;
 mod calls;
+mod cancels;
 mod client;
 mod crowd;
 mod crowd_client;
