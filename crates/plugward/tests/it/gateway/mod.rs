@@ -7,6 +7,7 @@ mod calls;
 mod cancels;
 mod client;
 mod crowd;
+mod crowd_cancels;
 mod crowd_client;
 mod ending;
 mod hot;
