@@ -62,6 +62,8 @@ pub struct PluginView {
     pub noise_lines: u64,
     /// Last failure, if it has not been overcome.
     pub error: Option<String>,
+    /// Limits of its sandbox at which its process was seen, and is refused more, in words.
+    pub limits_reached: Vec<String>,
     /// Hosts it tried to reach since somebody last approved it, refused ones first. Only with a list of hosts: without
     /// any, and with all, nobody sees what it tries.
     pub network_attempts: Vec<NetworkAttempt>,

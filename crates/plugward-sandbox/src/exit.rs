@@ -46,6 +46,11 @@ pub enum Exceeded {
         /// The limit in bytes.
         limit_bytes: u64,
     },
+    /// Processor time of its main process.
+    CpuTime {
+        /// The limit in seconds.
+        limit_s: u64,
+    },
     /// The time it may run.
     WallTime {
         /// The limit in seconds.
@@ -69,6 +74,9 @@ impl std::fmt::Display for Exceeded {
                 "its own data is nested too deeply to be measured, and its size is limited to {}",
                 mib(limit_bytes)
             ),
+            Self::CpuTime { limit_s } => {
+                write!(formatter, "it used up its {limit_s} s, the limit on processor time (`cpu_seconds`)")
+            }
             Self::WallTime { limit_s } => write!(formatter, "it ran for {limit_s} s, which is its limit"),
             Self::Hidden => formatter.write_str(
                 "one of its processes cannot be looked at, so what it holds of memory and disk cannot be counted; a \

@@ -73,6 +73,7 @@ mod listed;
 mod machine;
 mod observation;
 mod platform;
+mod reached;
 mod sandbox;
 mod spec;
 
@@ -100,6 +101,7 @@ pub use listed::{ListedHosts, Listeners, MAX_LISTENERS};
 pub use machine::{ControlGroupFacts, KernelAnswers, MachineFacts};
 pub use observation::{Attempt, AttemptKind, Observations};
 pub use platform::{Availability, PlatformReport, probe};
+pub use reached::Reached;
 pub use sandbox::{
     Alias, DEFAULT_SHM_BYTES, DEFAULT_TMP_BYTES, Limits, MAX_PATHS, Network, SandboxSpec, UserPolicy, system_paths,
 };

@@ -83,8 +83,8 @@ pub enum Network {
 /// Limits on resources; `None` leaves the limit the host has itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory in bytes: the private memory of each process, which the kernel refuses more of, and that of all processes
-    /// together with what they share, beyond which they are killed.
+    /// Memory in bytes: that of all processes together with what they share, beyond which they are killed. The kernel refuses
+    /// each process more than this and a margin, for those that are faster than the look at them.
     pub memory_bytes: Option<u64>,
     /// Address space of each process in bytes. Breaks run times that reserve more than they use, such as Node.js.
     pub address_space_bytes: Option<u64>,

@@ -72,7 +72,7 @@ impl CommandResult {
 
     /// What a run came to.
     pub(super) fn of(tool: &CommandTool, timeout: Duration, finished: Finished) -> Self {
-        let Finished { ended, stdout, stderr, duration, .. } = finished;
+        let Finished { ended, stdout, stderr, duration, reached, .. } = finished;
         let mut result = Self {
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             truncated: stdout.is_cut || stderr.is_cut,
@@ -88,6 +88,9 @@ impl CommandResult {
             Ended::Own(MainExit::Signal(signal)) => {
                 result.signal = Some(signal);
                 result.fail(CommandErrorCode::Signalled, format!("command was ended by signal {signal}"));
+            }
+            Ended::Exceeded(exceeded) => {
+                result.fail(CommandErrorCode::Signalled, format!("command was ended at a limit: {exceeded}"));
             }
             Ended::Own(MainExit::Unknown) => {
                 result.fail(CommandErrorCode::Signalled, "command ended in a way nobody saw".to_owned());
@@ -128,6 +131,10 @@ impl CommandResult {
                 result.truncated = true;
                 result.fail(CommandErrorCode::OutputNotKept, message);
             }
+        }
+        if let Some(error) = &mut result.error {
+            // What the command made of a refusal is its own affair; what it was refused is worth knowing.
+            reached.iter().for_each(|limit| error.message.push_str(&format!("; at a limit: {limit}")));
         }
         result
     }
@@ -287,6 +294,8 @@ fn structured(tool: &CommandTool, stdout: &str, is_cut: bool) -> Result<Option<V
 
 #[cfg(test)]
 mod tests {
+    use plugward_sandbox::{Exceeded, Reached};
+
     use super::*;
 
     fn tool(lines: &str) -> CommandTool {
@@ -299,15 +308,29 @@ mod tests {
         Captured { text: text.to_owned(), kept_bytes: bytes, total_bytes: bytes, is_cut: false, file: None }
     }
 
+    fn finished(ended: Ended, stdout: &str, stderr: &str) -> Finished {
+        let (stdout, stderr) = (captured(stdout), captured(stderr));
+        Finished { ended, stdout, stderr, duration: Duration::from_millis(5), tree_gone: true, reached: Vec::new() }
+    }
+
     fn result(lines: &str, exit: MainExit, stdout: &str, stderr: &str) -> CommandResult {
-        let finished = Finished {
-            ended: Ended::Own(exit),
-            stdout: captured(stdout),
-            stderr: captured(stderr),
-            duration: Duration::from_millis(5),
-            tree_gone: true,
+        CommandResult::of(&tool(lines), Duration::from_secs(1), finished(Ended::Own(exit), stdout, stderr))
+    }
+
+    // Requirement 93: a command that meets a limit of its sandbox says which, and one that succeeds says nothing of it.
+    #[test]
+    fn a_limit_of_the_sandbox_is_named() {
+        let of = |ended: Ended, reached: Vec<Reached>| {
+            let finished = Finished { reached, ..finished(ended, "", "") };
+            let result = CommandResult::of(&tool(""), Duration::from_secs(1), finished);
+            result.error.map(|error| error.message)
         };
-        CommandResult::of(&tool(lines), Duration::from_secs(1), finished)
+        let ended = Ended::Exceeded(Exceeded::CpuTime { limit_s: 2 });
+        assert!(of(ended, Vec::new()).unwrap().contains("ended at a limit: it used up its 2 s"));
+        let full = vec![Reached::Processes { limit: 24 }];
+        let message = of(Ended::Own(MainExit::Code(1)), full.clone()).unwrap();
+        assert!(message.starts_with("command ended with exit code 1; at a limit: it has 24 processes"), "{message}");
+        assert_eq!(of(Ended::Own(MainExit::Code(0)), full), None);
     }
 
     // Requirements 177, 198; W21: exit code and signal are told, stdout and stderr stand apart.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plugward_policy::{CommandTool, Prepared};
-use plugward_sandbox::{MainExit, Spawned};
+use plugward_sandbox::{Exceeded, ExitReport, MainExit, Reached, Spawned};
 use plugward_store::Redactor;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
@@ -32,6 +32,8 @@ const STREAM_GRACE: Duration = Duration::from_millis(500);
 pub(super) enum Ended {
     /// By itself.
     Own(MainExit),
+    /// At a limit of its sandbox.
+    Exceeded(Exceeded),
     /// Its time was up.
     TimedOut,
     /// The caller cancelled.
@@ -54,6 +56,8 @@ pub(super) struct Finished {
     pub(super) duration: Duration,
     /// Whether no process of it is left.
     pub(super) tree_gone: bool,
+    /// Limits at which it was refused more, as far as that was seen.
+    pub(super) reached: Vec<Reached>,
 }
 
 /// What a run needs beside its process.
@@ -112,11 +116,14 @@ async fn drive(spawned: Spawned, run: Run<'_>) -> std::io::Result<Finished> {
         () = tokio::time::sleep(run.timeout.saturating_sub(run.used)) => Ended::TimedOut,
     };
     let tree_gone = match ended {
-        Ended::Own(_) => process.gone_within(Duration::ZERO).await.is_some_and(|report| report.tree_gone),
+        Ended::Own(_) | Ended::Exceeded(_) => {
+            process.gone_within(Duration::ZERO).await.is_some_and(|report| report.tree_gone)
+        }
         _ => end(&process).await,
     };
     let duration = begun.elapsed();
-    Ok(Finished { ended, stdout: out.finish().await, stderr: err.finish().await, duration, tree_gone })
+    let reached = process.reached();
+    Ok(Finished { ended, stdout: out.finish().await, stderr: err.finish().await, duration, tree_gone, reached })
 }
 
 async fn to_the_end(
@@ -145,15 +152,20 @@ async fn to_the_end(
         CaptureError::SpillTooLarge => Ended::SpillTooLarge,
         CaptureError::Spill { dir, error } => Ended::NotKept { dir, error },
     };
+    let own = |report: Option<ExitReport>| match report {
+        Some(ExitReport { exceeded: Some(exceeded), .. }) => Ended::Exceeded(exceeded),
+        Some(report) => Ended::Own(report.main),
+        None => Ended::Own(MainExit::Unknown),
+    };
     tokio::select! {
         biased;
         read = &mut streams => match read {
-            Ok(_) => Ended::Own(process.gone().await),
+            Ok(_) => own(process.gone().await),
             Err(error) => failed(error),
         },
-        main = process.gone() => match tokio::time::timeout(STREAM_GRACE, streams).await {
+        report = process.gone() => match tokio::time::timeout(STREAM_GRACE, streams).await {
             Ok(Err(error)) => failed(error),
-            Ok(Ok(_)) | Err(_) => Ended::Own(main),
+            Ok(Ok(_)) | Err(_) => own(report),
         },
     }
 }

@@ -281,6 +281,10 @@ impl Inner {
             activity: host.activity(),
             noise_lines: launched.map_or(0, |launched| launched.session.noise_lines()),
             error: state.error.clone(),
+            limits_reached: launched
+                .and_then(|launched| launched.process.as_ref())
+                .map(|process| process.reached().iter().map(ToString::to_string).collect())
+                .unwrap_or_default(),
             network_attempts: plugin.attempts.view(),
             network_attempts_unlisted: plugin.attempts.others(),
             enforcement: launched

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plugward_sandbox::{Enforcement, ExitReport, MainExit, PluginProcess};
+use plugward_sandbox::{Enforcement, ExitReport, PluginProcess, Reached};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -15,6 +15,8 @@ use tokio::sync::watch;
 pub(crate) struct RunningProcess {
     process: Arc<PluginProcess>,
     exited: watch::Receiver<Option<ExitReport>>,
+    /// Limits of the kernel that it was seen at, in that order.
+    reached: watch::Receiver<Vec<Reached>>,
 }
 
 impl RunningProcess {
@@ -24,9 +26,14 @@ impl RunningProcess {
         // The control socket; nothing is ever read from it here, only its readiness is used.
         let news = UnixStream::from_std(process.exit_fd()?.into())?;
         let (report, exited) = watch::channel(None);
+        let (limits, reached) = watch::channel(Vec::new());
         let watched = Arc::clone(&process);
         tokio::spawn(async move {
             loop {
+                let news_of_limits = watched.take_reached();
+                if !news_of_limits.is_empty() {
+                    limits.send_modify(|all| all.extend(news_of_limits));
+                }
                 if let Some(exit) = watched.poll_status() {
                     report.send_replace(Some(exit));
                     return;
@@ -36,6 +43,8 @@ impl RunningProcess {
                     return;
                 }
                 if let Some(exit) = watched.poll_status() {
+                    // What came before its end, together with it, is told before it.
+                    limits.send_modify(|all| all.extend(watched.take_reached()));
                     report.send_replace(Some(exit));
                     return;
                 }
@@ -45,7 +54,7 @@ impl RunningProcess {
                 });
             }
         });
-        Ok(Self { process, exited })
+        Ok(Self { process, exited, reached })
     }
 
     /// Id of the plugin's main process.
@@ -65,11 +74,21 @@ impl RunningProcess {
         waited.ok().and_then(|report| report.ok().and_then(|report| *report))
     }
 
-    /// Waits for the tree to be gone; tells how its main process ended.
-    pub(crate) async fn gone(&self) -> MainExit {
+    /// Waits for the tree to be gone; none if nobody saw its end.
+    pub(crate) async fn gone(&self) -> Option<ExitReport> {
         let mut exited = self.exited.clone();
         let report = exited.wait_for(Option::is_some).await;
-        report.ok().and_then(|report| *report).map_or(MainExit::Unknown, |report| report.main)
+        report.ok().and_then(|report| *report)
+    }
+
+    /// Limits of the kernel that it was seen at so far.
+    pub(crate) fn reached(&self) -> Vec<Reached> {
+        self.reached.borrow().clone()
+    }
+
+    /// The same, to be told of more. It closes with the end of the process.
+    pub(crate) fn follow_reached(&self) -> watch::Receiver<Vec<Reached>> {
+        self.reached.clone()
     }
 
     /// TERM to the whole tree.

@@ -313,6 +313,21 @@ pub(super) async fn launch(
     take_over(inner, plugin, &plan, confined, generation, container)
 }
 
+/// Tells people of limits that the kernel keeps, which the plugin alone would know of otherwise.
+fn follow_limits(inner: &Arc<Inner>, plugin: &Arc<Plugin>, process: &RunningProcess) {
+    let (mut reached, inner_of_task, plugin) = (process.follow_reached(), Arc::clone(inner), Arc::clone(plugin));
+    inner.tasks.spawn(async move {
+        let mut told = 0;
+        // It closes with the end of the process.
+        while reached.changed().await.is_ok() {
+            let lines: Vec<String> = reached.borrow_and_update().iter().skip(told).map(ToString::to_string).collect();
+            told += lines.len();
+            lines.iter().for_each(|line| plugin.log.push(LogOrigin::Host, &format!("at a limit: {line}")));
+            inner_of_task.plugin_changed(&plugin);
+        }
+    });
+}
+
 /// Makes a conversation out of a process that was just started.
 pub(super) fn take_over(
     inner: &Arc<Inner>,
@@ -342,6 +357,7 @@ pub(super) fn take_over(
     let level = process.enforcement().level;
     let line = format!("{STARTED}{}, generation {generation}, sandbox level {level}", process.pid());
     plugin.log.push(LogOrigin::Host, &line);
+    follow_limits(inner, plugin, &process);
     let started_at = SystemTime::now();
     let process = Some(process);
     Ok(Launched { generation, session: Arc::new(session), process, started_at, container, unconfined, over })

@@ -139,9 +139,6 @@ async fn refresh(inner: &Arc<Inner>, plugin: &Arc<Plugin>, running: &Arc<Running
     Refresh::Changed
 }
 
-/// How the description of an end by KILL ends: also of a plugin that ignored the signal of its limit on processor time.
-const KILLED: &str = "(signal 9)";
-
 /// Says how the process ended, beyond "it closed its stdout".
 pub(crate) async fn describe_end(launched: &Launched, reason: String) -> String {
     /// The process usually follows its pipe at once.
@@ -158,12 +155,10 @@ pub(crate) async fn describe_end(launched: &Launched, reason: String) -> String 
 
 /// A limit that it was ended for says more than the signal that did it.
 fn describe_exit(reason: &str, report: &ExitReport) -> String {
-    /// What the kernel sends a process at its limits on processor time and on the size of a file.
-    const SIGXCPU: i32 = 24;
+    /// What the kernel sends a process at its limit on the size of a file.
     const SIGXFSZ: i32 = 25;
     match (report.exceeded, report.main) {
         (Some(exceeded), _) => format!("it was ended at a limit: {exceeded}"),
-        (None, MainExit::Signal(SIGXCPU)) => format!("{reason} (ended at its limit on processor time, `cpu_seconds`)"),
         (None, MainExit::Signal(SIGXFSZ)) => {
             format!("{reason} (ended at its limit on the size of a file, `file_bytes`)")
         }
@@ -200,10 +195,7 @@ async fn fell_over(
     inner.plugin_changed(plugin);
     // A plugin that broke a rule still runs; one that went away has a status worth knowing, which may take a moment.
     if !ending.is_fault {
-        let mut described = describe_end(launched, reason.clone()).await;
-        if plugin.manifest.access.limits.cpu_seconds.is_some() && described.ends_with(KILLED) {
-            described.push_str("; one that ignores its limit on processor time, `cpu_seconds`, ends like this");
-        }
+        let described = describe_end(launched, reason.clone()).await;
         if still_fallen(plugin, launched, &reason, |state| state.set_error(HostStatus::Unhealthy, described.clone())) {
             inner.plugin_changed(plugin);
         }

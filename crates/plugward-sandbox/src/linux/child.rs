@@ -4,7 +4,7 @@
 //! `PATH` and the shell that `execvp` starts for files it cannot execute: what was approved runs, or nothing does.
 
 use std::{
-    ffi::{CString, OsStr},
+    ffi::{CString, OsStr, OsString},
     io,
     os::{
         fd::OwnedFd,
@@ -47,11 +47,11 @@ unsafe impl Send for ExecImage {}
 unsafe impl Sync for ExecImage {}
 
 impl ExecImage {
-    fn new(spec: &LaunchSpec) -> io::Result<Self> {
+    fn new(spec: &LaunchSpec, leaked: &[(OsString, OsString)]) -> io::Result<Self> {
         let argv = spec.argv.iter().map(|argument| c_string(argument)).collect::<io::Result<Vec<_>>>()?;
-        let envp = spec
-            .env
+        let envp = leaked
             .iter()
+            .chain(&spec.env)
             .map(|(name, value)| {
                 let mut variable = name.clone();
                 variable.push("=");
@@ -104,7 +104,7 @@ pub(super) fn start(
     task: Task,
 ) -> Result<Pid, Failure> {
     let failed = Failure::at::<io::Error>(Step::Exec);
-    let image = ExecImage::new(spec).map_err(failed)?;
+    let image = ExecImage::new(spec, &confinement.leaked_environment()).map_err(failed)?;
     let parent = getpid();
     // A failure before the execution needs more words than the one number the standard library passes on.
     let (failures, reporter) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(Failure::at(Step::Exec))?;

@@ -54,6 +54,8 @@ pub(super) struct Held {
     pub(super) sockets: u64,
     /// Pipes, with a name and without.
     pub(super) pipes: u64,
+    /// Entries of the fullest table of descriptors.
+    pub(super) most_entries: u64,
     /// Whether a process that lives cannot be looked at, so that what it holds is not among this.
     pub(super) is_hidden: bool,
 }
@@ -96,7 +98,9 @@ pub(super) fn held(tree: &[i32], device: Option<u64>) -> Held {
                 found.is_hidden |= lives(thread);
                 continue;
             };
+            let mut count = 0;
             for entry in entries.flatten().take(MAX_DESCRIPTORS) {
+                count += 1;
                 // Through the link, to the file itself, without opening it.
                 match statat(&folder, entry.file_name(), AtFlags::empty()) {
                     Ok(file) if seen.insert((file.st_dev, file.st_ino)) => found.add(&file, device),
@@ -105,6 +109,8 @@ pub(super) fn held(tree: &[i32], device: Option<u64>) -> Held {
                     Ok(_) | Err(_) => {}
                 }
             }
+            // Those for the folder itself and the one above it are none.
+            found.most_entries = found.most_entries.max(u64::saturating_sub(count, 2));
         }
     }
     found

@@ -53,7 +53,7 @@ pub(super) fn start(
         UserPolicy::Drop { .. } => ProcessCount::Own { overhead: 0 },
         UserPolicy::Same => ProcessCount::Shared,
     };
-    let mut confinement = Confinement::prepare(sandbox, count, layers).with_user(sandbox.user);
+    let mut confinement = Confinement::prepare(sandbox, count, layers).with_user(sandbox.user, layers);
     if let Some(group) = group {
         confinement = confinement.in_group(group.entrance().map_err(Failure::at(Step::Limits))?);
     }

@@ -24,6 +24,7 @@ use rustix::{
 };
 
 use super::{
+    bounds::Bounds,
     cgroup::{self, Group},
     channel,
     child::{self, Task},
@@ -40,7 +41,7 @@ use super::{
     wire::{self, Errand, Purpose, Record, Route},
     witness::Canaries,
 };
-use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, SandboxSpec, enforcement::Applied};
+use crate::{LAUNCH_ARGUMENT, LaunchSpec, Level, Limits, SandboxSpec, enforcement::Applied};
 
 /// First descriptor that is not standard input, output or error.
 const FIRST_OTHER_DESCRIPTOR: i32 = 3;
@@ -71,23 +72,17 @@ pub fn launcher_main() -> ! {
     exit(run(Layers::ALL))
 }
 
-/// As [`launcher_main`], but without one layer of the sandbox: for tests that see whether anything notices. Ends with a
-/// failure if there is no such layer.
+/// As [`launcher_main`], but without one layer of the sandbox, or without several whose names `+` joins: for tests that see
+/// whether anything notices. Ends with a failure if there is no such layer.
 #[cfg(feature = "mutation")]
-pub fn launcher_main_without(layer: &str) -> ! {
-    match Layers::NAMES.iter().find(|(name, _)| *name == layer) {
-        Some((_, layer)) => exit(run(Layers::without(*layer))),
-        None => exit(EXIT_USAGE),
-    }
+pub fn launcher_main_without(layers: &str) -> ! {
+    exit(Layers::without(layers).map_or(EXIT_USAGE, run))
 }
 
 /// As [`launcher_main_without`], but the probe has all layers: what a machine that changes after the probe would be.
 #[cfg(feature = "mutation")]
-pub fn launcher_main_without_after_probe(layer: &str) -> ! {
-    match Layers::NAMES.iter().find(|(name, _)| *name == layer) {
-        Some((_, layer)) => exit(run(Layers::without_after_probe(*layer))),
-        None => exit(EXIT_USAGE),
-    }
+pub fn launcher_main_without_after_probe(layers: &str) -> ! {
+    exit(Layers::without(layers).map_or(EXIT_USAGE, |layers| run(layers.after_probe())))
 }
 
 /// What [`launcher_main_without`] can leave out.
@@ -115,10 +110,10 @@ fn run(layers: Layers) -> i32 {
     };
     match prepare_and_start(&control, layers) {
         Ok(Some((signals, started, kill_after))) => {
-            let Started { child, main, reports, watch, group, observer, _canaries, .. } = started;
+            let Started { child, main, reports, limits, watch, group, observer, _canaries, .. } = started;
             let watch = watch.map(|watch| watch.spare_above(getpid().as_raw_nonzero().get(), main));
             let supervision = Supervision::new(control, signals, child, main, reports, kill_after);
-            supervision.with_limits(watch, group).observed_by(observer).run();
+            supervision.with_limits(limits, watch, group).observed_by(observer).run();
             EXIT_DONE
         }
         // The host left before it said what to start.
@@ -186,7 +181,9 @@ struct Started {
     applied: Applied,
     /// Sockets for the host, if hosts are listed.
     listeners: Vec<OwnedFd>,
-    /// The limits the launcher keeps.
+    /// Its limits, if it has a sandbox.
+    limits: Option<Limits>,
+    /// Those the launcher keeps.
     watch: Option<Watch>,
     /// The plugin's control group, if it has one.
     group: Option<Group>,
@@ -258,6 +255,7 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
             main,
             applied: Applied::default(),
             listeners: Vec::new(),
+            limits: None,
             watch: None,
             group: None,
             observer: None,
@@ -281,6 +279,7 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         (layers.has(Layers::LIMITS) && sandbox.level >= Level::Partial).then(|| group(sandbox, route)).flatten();
     let watched = watched.with_if(group.is_some(), Applied::CGROUP);
     let watched = watched.with_if(group.as_ref().is_some_and(Group::has_cpu_share), Applied::CPU_SHARE);
+    let limits = Some(sandbox.limits);
     let launch = Launch { spec: &spec, sandbox, errand, layers };
     if sandbox.level == Level::Full {
         let jailed = match route {
@@ -291,13 +290,16 @@ fn start(received: ReceivedSpec, layers: Layers) -> Result<Started, Failure> {
         let jail::Jailed { init, main, reports, applied, listeners, observer } = jailed;
         let (reports, applied) = (Some(reports), applied.with(watched));
         let _canaries = canaries;
-        return Ok(Started { child: init, reports, main, applied, listeners, watch, group, observer, _canaries });
+        let watch = watch.map(|watch| watch.with_bounds(Bounds::new(sandbox, applied, main)));
+        let child = init;
+        return Ok(Started { child, reports, main, applied, listeners, limits, watch, group, observer, _canaries });
     }
     let placed = in_place::start(launch, stdio, task, group.as_ref());
     let (child, applied) = placed.inspect_err(|_| group.iter().for_each(Group::remove))?;
     let (main, applied) = (child.as_raw_nonzero().get(), applied.with(watched));
     let (listeners, _canaries) = (Vec::new(), canaries);
-    Ok(Started { child, reports: None, main, applied, listeners, watch, group, observer: None, _canaries })
+    let watch = watch.map(|watch| watch.with_bounds(Bounds::new(sandbox, applied, main)));
+    Ok(Started { child, reports: None, main, applied, listeners, limits, watch, group, observer: None, _canaries })
 }
 
 /// A control group for the plugin, where the host has some to give. Where it has not, or the system refuses in the end, the

@@ -3,9 +3,11 @@
 //! Owns the split between the two processes. Refuses sharing state between them other than by [`wire`].
 
 mod backend;
+mod bounds;
 mod cgroup;
 mod channel;
 mod child;
+mod collect;
 mod confine;
 mod descriptors;
 mod disk;

@@ -23,7 +23,7 @@ use super::{
     orphans, tree,
     wire::{self, ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
 };
-use crate::{Enforcement, Exceeded, ExitReport, LaunchSpec, Limits, Listeners, MainExit, StopGrace};
+use crate::{Enforcement, Exceeded, ExitReport, LaunchSpec, Limits, Listeners, MainExit, Reached, StopGrace};
 
 /// A started plugin.
 ///
@@ -36,7 +36,7 @@ pub struct PluginProcess {
     launcher_pid: u32,
     enforcement: Enforcement,
     stop: StopGrace,
-    limits: Option<Limits>,
+    limits: Option<(Limits, u64)>,
     state: Mutex<State>,
 }
 
@@ -48,6 +48,8 @@ struct State {
     main: Option<MainExit>,
     gone: Option<(bool, u32)>,
     exceeded: Option<Exceeded>,
+    /// What nobody has taken yet.
+    reached: Vec<Reached>,
     report: Option<ExitReport>,
     listeners: Option<Listeners>,
 }
@@ -55,10 +57,19 @@ struct State {
 impl PluginProcess {
     pub(super) fn new(control: OwnedFd, launcher: Child, reader: RecordReader, pid: u32, spec: &LaunchSpec) -> Self {
         let stop = spec.stop;
-        let limits = spec.sandbox.as_ref().map(|sandbox| sandbox.limits);
+        let limits = spec.sandbox.as_ref().map(|sandbox| (sandbox.limits, sandbox.tmp_bytes));
         let launcher_pid = launcher.id();
         let (launcher, enforcement) = (Some(launcher), Enforcement::launcher_only());
-        let state = State { launcher, reader, main: None, gone: None, exceeded: None, report: None, listeners: None };
+        let state = State {
+            launcher,
+            reader,
+            main: None,
+            gone: None,
+            exceeded: None,
+            reached: Vec::new(),
+            report: None,
+            listeners: None,
+        };
         Self { control, pid, launcher_pid, enforcement, stop, limits, state: Mutex::new(state) }
     }
 
@@ -162,6 +173,14 @@ impl PluginProcess {
         state.report
     }
 
+    /// Limits of the kernel that the plugin was seen at since this was last called. Never waits.
+    #[must_use]
+    pub fn take_reached(&self) -> Vec<Reached> {
+        let mut state = self.lock();
+        self.advance(&mut state);
+        std::mem::take(&mut state.reached)
+    }
+
     /// Waits for the final report, at most `timeout`. For tests and callers without a runtime.
     #[must_use]
     pub fn wait_blocking(&self, timeout: Duration) -> Option<ExitReport> {
@@ -207,7 +226,14 @@ impl PluginProcess {
                     state.gone = Some((survivors == 0, leftovers_killed));
                 }
                 Ok(Some(Record::Exceeded { limit, used_mib })) => {
-                    state.exceeded = self.limits.as_ref().map(|limits| wire::exceeded(limit, used_mib, limits));
+                    let exceeded = self.limits.as_ref().map(|(limits, _)| wire::exceeded(limit, used_mib, limits));
+                    // The first is what it was ended for; others can follow from that.
+                    state.exceeded = state.exceeded.or(exceeded);
+                }
+                Ok(Some(Record::Reached(bound))) => {
+                    let reached = self.limits.as_ref().map(|(limits, tmp_bytes)| bound.reached(limits, *tmp_bytes));
+                    // A launcher of this build tells each once.
+                    state.reached.extend(reached.filter(|reached| !state.reached.contains(reached)));
                 }
                 // These belong to the start and have been taken in by it.
                 Ok(Some(Record::Started { .. } | Record::Failed { .. } | Record::Listening { .. })) => {}

@@ -271,7 +271,13 @@ impl Launcher {
                 Ok((Spawned { stdin, stdout, stderr, process }, applied))
             }
             Some(Record::Failed(failure)) => Err(refused(spec, failure)),
-            Some(Record::MainExit(_) | Record::Exceeded { .. } | Record::Gone { .. } | Record::Listening { .. })
+            Some(
+                Record::MainExit(_)
+                | Record::Exceeded { .. }
+                | Record::Reached(_)
+                | Record::Gone { .. }
+                | Record::Listening { .. },
+            )
             | None => Err(launcher.lost()),
         }
     }

@@ -22,19 +22,20 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags},
-    process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, wait},
+    process::{Pid, Signal, getpid, kill_process_group},
 };
 
 use super::{
     cgroup::Group,
     channel::{self, Received},
+    collect::{self, Patience},
     observe::Observer,
     signals::SignalEvents,
     tree,
     watch::Watch,
     wire::{ORDER_KILL, ORDER_TERMINATE, RECORD_BYTES, Record},
 };
-use crate::{Exceeded, MainExit};
+use crate::{Exceeded, Limits, MainExit};
 
 /// Time that processes left behind by the main one get between TERM and KILL. Short, because nobody can talk to them any
 /// more; long enough to remove a lock file.
@@ -83,6 +84,8 @@ pub(super) struct Supervision {
     /// The limits that nobody else keeps, where there are any.
     watch: Option<Watch>,
     group: Option<Group>,
+    /// Those of the plugin, for what its end says about them.
+    limits: Option<Limits>,
 }
 
 impl Supervision {
@@ -110,14 +113,13 @@ impl Supervision {
             leftovers,
             watch: None,
             group: None,
+            limits: None,
         }
     }
 
-    /// Adds the limits to watch over and the control group of the plugin.
-    pub(super) fn with_limits(mut self, watch: Option<Watch>, group: Option<Group>) -> Self {
-        self.watch = watch;
-        self.group = group;
-        self
+    /// Adds the limits, the watch over those that nobody else keeps, and the control group of the plugin.
+    pub(super) fn with_limits(self, limits: Option<Limits>, watch: Option<Watch>, group: Option<Group>) -> Self {
+        Self { limits, watch, group, ..self }
     }
 
     /// Serves an observer beside everything else.
@@ -139,9 +141,8 @@ impl Supervision {
             if self.kill_at.is_some_and(|at| at <= Instant::now()) {
                 return self.end_tree();
             }
-            if let Some(exceeded) = self.watch.as_mut().and_then(|watch| watch.look(self.launcher)) {
-                // A host that cannot be told has left, and then the tree ends for that reason.
-                let _host_left = channel::send_short(self.control.as_fd(), &Record::from(exceeded).encode());
+            if let Some(exceeded) = self.look() {
+                self.tell(Record::from(exceeded));
                 return self.end_tree();
             }
             let (order, end_requested) = self.wait_for_event();
@@ -157,6 +158,21 @@ impl Supervision {
                 self.kill_by(kill_at.unwrap_or_else(Instant::now));
             }
         }
+    }
+
+    /// Lets the watch look; tells what it saw that ends nothing.
+    fn look(&mut self) -> Option<Exceeded> {
+        let watch = self.watch.as_mut()?;
+        let exceeded = watch.look(self.launcher);
+        for reached in watch.take_reached() {
+            self.tell(Record::from(reached));
+        }
+        exceeded
+    }
+
+    /// A host that cannot be told has left, which the next look at the socket shows.
+    fn tell(&self, record: Record) {
+        let _host_left = channel::send_short(self.control.as_fd(), &record.encode());
     }
 
     /// An earlier end of patience wins: a second request must not prolong the first.
@@ -209,11 +225,16 @@ impl Supervision {
     fn reap(&mut self) -> Children {
         self.read_reports();
         loop {
-            match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if pid == self.main && !status.stopped() => {
+            match collect::next(Patience::Now) {
+                Ok(Some(ended)) if ended.pid == self.main => {
                     // What the first process said before its end counts; how it ended itself counts only without it.
                     self.read_reports();
-                    self.note_main_exit(main_exit(status));
+                    if !self.main_ended
+                        && let Some(exceeded) = self.limits.as_ref().and_then(|limits| ended.exceeded(limits))
+                    {
+                        self.tell(Record::from(exceeded));
+                    }
+                    self.note_main_exit(ended.end);
                 }
                 Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
                 Ok(None) => return Children::Left,
@@ -229,11 +250,14 @@ impl Supervision {
         let mut record = [0; RECORD_BYTES];
         match channel::receive_now(reports.as_fd(), &mut record) {
             // Records are far smaller than what a socket takes at once, so they arrive whole.
-            Ok(Received::Bytes(RECORD_BYTES)) => {
-                if let Ok(Record::MainExit(exit)) = Record::decode(record) {
-                    self.note_main_exit(exit);
+            Ok(Received::Bytes(RECORD_BYTES)) => match Record::decode(record) {
+                Ok(Record::MainExit(exit)) => self.note_main_exit(exit),
+                Ok(exceeded @ Record::Exceeded { .. }) => {
+                    self.tell(exceeded);
+                    self.read_reports();
                 }
-            }
+                _ => {}
+            },
             Ok(Received::Nothing) => {}
             _ => self.reports = None,
         }
@@ -242,8 +266,7 @@ impl Supervision {
     fn note_main_exit(&mut self, exit: MainExit) {
         if !self.main_ended {
             self.main_ended = true;
-            // A host that cannot be told has left, which the next look at the socket shows.
-            let _host_left = channel::send_short(self.control.as_fd(), &Record::MainExit(exit).encode());
+            self.tell(Record::MainExit(exit));
         }
     }
 
@@ -299,8 +322,7 @@ impl Supervision {
         if let Some(group) = &self.group {
             if let Some(used_bytes) = group.out_of_memory() {
                 let limit_bytes = group.limits().memory_bytes.unwrap_or_default();
-                let record = Record::from(Exceeded::Memory { used_bytes, limit_bytes });
-                let _host_left = channel::send_short(self.control.as_fd(), &record.encode());
+                self.tell(Record::from(Exceeded::Memory { used_bytes, limit_bytes }));
             }
             group.remove();
         }
@@ -311,13 +333,5 @@ impl Supervision {
         let record = Record::Gone { survivors, leftovers_killed };
         // The host may be what is gone; then nobody needs the report.
         let _host_left = channel::send_short(self.control.as_fd(), &record.encode());
-    }
-}
-
-pub(super) fn main_exit(status: WaitStatus) -> MainExit {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => MainExit::Code(code),
-        (None, Some(signal)) => MainExit::Signal(signal),
-        (None, None) => MainExit::Unknown,
     }
 }

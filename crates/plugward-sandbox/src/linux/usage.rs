@@ -25,16 +25,16 @@ pub(super) struct Quick {
     pub(super) resident_bytes: u64,
     /// Processor time so far, in the kernel's ticks.
     pub(super) cpu_ticks: u64,
+    /// Threads, the first one included.
+    pub(super) threads: u64,
 }
 
 /// The cheap look at one process; nothing if it is gone.
 pub(super) fn quick(pid: i32) -> Quick {
     let pages = resident_pages(pid).or_else(|| resident_pages(with_memory(pid)?));
-    let ticks = read(&format!("/proc/{pid}/stat")).and_then(|text| cpu_ticks(&text));
-    Quick {
-        resident_bytes: pages.unwrap_or_default().saturating_mul(page_size()),
-        cpu_ticks: ticks.unwrap_or_default(),
-    }
+    let (cpu_ticks, threads) =
+        read(&format!("/proc/{pid}/stat")).and_then(|text| ticks_and_threads(&text)).unwrap_or_default();
+    Quick { resident_bytes: pages.unwrap_or_default().saturating_mul(page_size()), cpu_ticks, threads }
 }
 
 /// Pages in memory as one thread tells them; none once it has ended, though others of its process go on.
@@ -49,13 +49,15 @@ fn with_memory(pid: i32) -> Option<i32> {
     tree::threads(pid).into_iter().find(|thread| resident_pages(*thread).is_some())
 }
 
-/// User and system time of a status line; the name in parentheses may hold anything, so fields count from its end.
-fn cpu_ticks(stat: &str) -> Option<u64> {
+/// User and system time together, and the number of threads, of a status line; the name in parentheses may hold anything, so fields count from its end.
+fn ticks_and_threads(stat: &str) -> Option<(u64, u64)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
-    user.checked_add(system)
+    // Behind those of children, the priority and the niceness.
+    let threads = fields.nth(4)?.parse().ok()?;
+    Some((user.checked_add(system)?, threads))
 }
 
 /// Memory that processes took and that would not be there without them, in bytes: their own pages, and shared memory with
@@ -101,8 +103,8 @@ mod tests {
     #[test]
     fn figures_are_found_behind_a_hostile_name() {
         let line = "12 (a) R 1 (b) c) S 7 12 5 0 -1 4194304 100 0 0 0 31 11 0 0 20 0 1 0 100";
-        assert_eq!(cpu_ticks(line), Some(42));
-        assert_eq!(cpu_ticks("12 (a"), None);
+        assert_eq!(ticks_and_threads(line), Some((42, 1)));
+        assert_eq!(ticks_and_threads("12 (a"), None);
         let rollup = "5 ---p [rollup]\nRss: 9 kB\nPss: 8 kB\nPss_Anon:   3 kB\nPss_File: 1 kB\nPss_Shmem:   2 kB\n";
         assert_eq!(proportional(rollup), Some((3 * 1024, 2 * 1024)));
         assert_eq!(proportional("Rss: 9 kB\n"), None);

@@ -7,11 +7,12 @@
 use std::time::{Duration, Instant};
 
 use super::{
+    bounds::Bounds,
     descriptors::{self, Held},
     disk::{Measured, Piece},
     tree, usage,
 };
-use crate::{Exceeded, Level, SandboxSpec};
+use crate::{Exceeded, Level, Reached, SandboxSpec};
 
 /// Time between two looks at a plugin that works. In it, one core fills about 100 MiB of memory.
 const BUSY_INTERVAL: Duration = Duration::from_millis(100);
@@ -28,6 +29,10 @@ pub(super) struct Watch {
     socket_bytes: u64,
     /// Whether a process that cannot be looked at ends the plugin.
     must_see: bool,
+    /// Limits that the kernel keeps, once it is known which of them are in force.
+    bounds: Option<Bounds>,
+    /// Those of them that the plugin has come to since they were last taken.
+    reached: Vec<Reached>,
     /// Processes of ours above the plugin, which hide what the launcher told them.
     spared: Vec<i32>,
     disk: Option<(Measured, u64)>,
@@ -51,6 +56,8 @@ impl Watch {
             socket_bytes: descriptors::socket_bytes(),
             // Level `limited` is kept open for a plugward inside, which hides its own.
             must_see: sandbox.level > Level::Limited && (limits.memory_bytes.is_some() || home.is_some()),
+            bounds: None,
+            reached: Vec::new(),
             spared: Vec::new(),
             disk: home.zip(limits.disk_bytes),
             ends: limits.wall_s.and_then(|wall_s| Some((now.checked_add(Duration::from_secs(wall_s))?, wall_s))),
@@ -73,6 +80,16 @@ impl Watch {
         self
     }
 
+    /// Tells of limits that the kernel keeps, too.
+    pub(super) fn with_bounds(self, bounds: Bounds) -> Self {
+        Self { bounds: Some(bounds), ..self }
+    }
+
+    /// Limits of the kernel that the plugin was seen at, each once.
+    pub(super) fn take_reached(&mut self) -> Vec<Reached> {
+        std::mem::take(&mut self.reached)
+    }
+
     /// When [`look`](Self::look) wants to be called.
     pub(super) fn due(&self) -> Instant {
         self.ends.map_or(self.next, |(ends, _)| ends.min(self.next))
@@ -91,13 +108,17 @@ impl Watch {
         }
         let tree = self.tree(launcher);
         let quick = tree.iter().map(|pid| usage::quick(*pid));
-        let (resident, ticks) = quick.fold((0_u64, 0_u64), |(resident, ticks), it| {
-            (resident.saturating_add(it.resident_bytes), ticks.saturating_add(it.cpu_ticks))
+        let (resident, ticks, threads) = quick.fold((0_u64, 0_u64, 0_u64), |(resident, ticks, threads), it| {
+            let resident = resident.saturating_add(it.resident_bytes);
+            (resident, ticks.saturating_add(it.cpu_ticks), threads.saturating_add(it.threads))
         });
         let is_busy = ticks != self.cpu_ticks;
         self.cpu_ticks = ticks;
         self.worked |= is_busy;
         let held = descriptors::held(&tree, self.disk.as_ref().map(|(home, _)| home.device()));
+        if let Some(bounds) = &mut self.bounds {
+            self.reached.extend(bounds.reached(threads, held.most_entries));
+        }
         let exceeded = self
             .look_for_hidden(launcher, &held)
             .or_else(|| self.look_at_memory(launcher, &tree, resident, &held))

@@ -17,7 +17,7 @@ use std::{
 mod sandbox;
 
 use super::failure::{Failure, Step};
-use crate::{Exceeded, LaunchSpec, Limits, MainExit, StopGrace, enforcement::Applied, spec::MAX_SPEC_BYTES};
+use crate::{Exceeded, LaunchSpec, Limits, MainExit, Reached, StopGrace, enforcement::Applied, spec::MAX_SPEC_BYTES};
 
 pub(super) use sandbox::put_sandbox;
 
@@ -45,6 +45,8 @@ pub(super) enum Record {
     Failed(Failure),
     /// A limit was passed, so the tree is being killed. Comes before the end of the main process.
     Exceeded { limit: Limit, used_mib: u32 },
+    /// The plugin is at a limit that the kernel keeps.
+    Reached(Bound),
     /// The plugin's main process ended; its tree is being ended.
     MainExit(MainExit),
     /// The launcher is done and ends now.
@@ -59,10 +61,42 @@ pub(super) enum Limit {
     DiskDepth,
     WallTime,
     Hidden,
+    CpuTime,
 }
 
 impl Limit {
-    const ALL: [Self; 5] = [Self::Memory, Self::Disk, Self::DiskDepth, Self::WallTime, Self::Hidden];
+    const ALL: [Self; 6] = [Self::Memory, Self::Disk, Self::DiskDepth, Self::WallTime, Self::Hidden, Self::CpuTime];
+}
+
+/// A limit that the kernel keeps. The host knows how high it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bound {
+    Processes,
+    OpenFiles,
+    TemporaryFiles,
+}
+
+impl Bound {
+    const ALL: [Self; 3] = [Self::Processes, Self::OpenFiles, Self::TemporaryFiles];
+
+    /// What that means for a plugin in this sandbox.
+    pub(super) fn reached(self, limits: &Limits, tmp_bytes: u64) -> Reached {
+        match self {
+            Self::Processes => Reached::Processes { limit: limits.processes.unwrap_or_default() },
+            Self::OpenFiles => Reached::OpenFiles { limit: limits.open_files.unwrap_or_default() },
+            Self::TemporaryFiles => Reached::TemporaryFiles { limit_bytes: tmp_bytes },
+        }
+    }
+}
+
+impl From<Reached> for Record {
+    fn from(reached: Reached) -> Self {
+        Self::Reached(match reached {
+            Reached::Processes { .. } => Bound::Processes,
+            Reached::OpenFiles { .. } => Bound::OpenFiles,
+            Reached::TemporaryFiles { .. } => Bound::TemporaryFiles,
+        })
+    }
 }
 
 impl From<Exceeded> for Record {
@@ -75,6 +109,7 @@ impl From<Exceeded> for Record {
             Exceeded::Disk { used_bytes: None, .. } => (Limit::DiskDepth, 0),
             Exceeded::WallTime { .. } => (Limit::WallTime, 0),
             Exceeded::Hidden => (Limit::Hidden, 0),
+            Exceeded::CpuTime { .. } => (Limit::CpuTime, 0),
         };
         Self::Exceeded { limit, used_mib }
     }
@@ -91,6 +126,7 @@ pub(super) fn exceeded(limit: Limit, used_mib: u32, limits: &Limits) -> Exceeded
         Limit::DiskDepth => Exceeded::Disk { used_bytes: None, limit_bytes: limits.disk_bytes.unwrap_or_default() },
         Limit::WallTime => Exceeded::WallTime { limit_s: limits.wall_s.unwrap_or_default() },
         Limit::Hidden => Exceeded::Hidden,
+        Limit::CpuTime => Exceeded::CpuTime { limit_s: limits.cpu_s.unwrap_or_default() },
     }
 }
 
@@ -105,6 +141,7 @@ impl Record {
             Self::MainExit(MainExit::Signal(signal)) => (3, signal, 1),
             Self::MainExit(MainExit::Unknown) => (3, 0, 2),
             Self::Exceeded { limit, used_mib } => (5, limit as i32, used_mib),
+            Self::Reached(bound) => (7, bound as i32, 0),
             Self::Gone { survivors, leftovers_killed } => (4, survivors, leftovers_killed),
             Self::Listening { count } => (6, 0, count),
         };
@@ -133,6 +170,7 @@ impl Record {
                 let limit = Limit::ALL.into_iter().find(|known| *known as i32 == first).ok_or(Malformed)?;
                 Self::Exceeded { limit, used_mib }
             }
+            (7, 0) => Self::Reached(Bound::ALL.into_iter().find(|known| *known as i32 == first).ok_or(Malformed)?),
             (4, leftovers_killed) => Self::Gone { survivors: first, leftovers_killed },
             (6, count) => Self::Listening { count },
             _ => return Err(Malformed),
@@ -380,6 +418,7 @@ mod tests {
             Record::Listening { count: 3 },
         ];
         records.extend(Limit::ALL.map(|limit| Record::Exceeded { limit, used_mib: 7 }));
+        records.extend(Bound::ALL.map(Record::Reached));
         records.extend(Step::ALL.map(|step| Record::Failed(Failure { step, errno: 13, subject: 513 })));
         for record in records {
             assert_eq!(Record::decode(record.encode()), Ok(record));

@@ -119,6 +119,7 @@ fn attack_named(attack: &str, arguments: &[&str]) -> io::Result<()> {
             call(libc::SYS_fcntl, &[end.as_raw_fd() as usize, libc::F_SETPIPE_SZ as usize, MIB])
         }
         "give-pages" => give_pages(),
+        "hide" => check(prctl(libc::PR_SET_DUMPABLE)),
         "fill-sockets" => fill_sockets(number(first)),
         "fill-pipes" => fill_pipes(number(first)),
         "spawn-shared" => spawn_shared(number(first)),

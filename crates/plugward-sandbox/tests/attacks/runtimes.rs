@@ -85,7 +85,7 @@ const NODE_SCRIPT: &str = "const { Worker } = require('worker_threads');\n\
     require('fs').writeFileSync(process.env.HOME + '/written', 'x');";
 
 /// A program file of `code` alone, without libraries or loader.
-fn tiny_program(path: &Path, code: &[u8]) {
+pub(crate) fn tiny_program(path: &Path, code: &[u8]) {
     const BASE: u64 = 0x40_0000;
     const HEADERS: u64 = 64 + 56;
     let machine: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };

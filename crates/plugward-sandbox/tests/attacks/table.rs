@@ -156,6 +156,7 @@ fn kernel_rows(world: &World, row: &mut Add<'_>) {
     row("a larger buffer of a socket", "socket-buffer", &[], Succeeds, REFUSED, REFUSED, REFUSED);
     row("a larger pipe", "pipe-size", &[], Succeeds, REFUSED, REFUSED, REFUSED);
     row("pages given to a pipe", "give-pages", &[], Succeeds, REFUSED, REFUSED, REFUSED);
+    row("hide from who counts", "hide", &[], Succeeds, REFUSED, REFUSED, NotClaimed);
     row("core image", "core-image", &[], MaySucceed, REFUSED, REFUSED, REFUSED);
     row("capabilities", "capability", &[], Layer, REFUSED, REFUSED, REFUSED);
     row("capabilities to regain", "bounding-set", &[], Layer, REFUSED, NotClaimed, NotClaimed);

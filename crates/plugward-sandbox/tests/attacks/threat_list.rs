@@ -100,4 +100,5 @@ pub(crate) const THREATS: &[Threat] = &[
     threat(60, "reach another host by a name inside TLS that plugward cannot read, such as the encrypted one of a front", "none beyond the granted host", Open("what a granted host does with a request that it decrypts is its own; grant hosts that serve others only if you trust all of them")),
     threat(61, "take memory of the kernel in buffers of sockets and pipes", "a look ten times a second that counts each as full, small ones in a network with listeners", Tests { tests: &["limits::kernel_buffers_end_at_the_limit", "hosts::connections_hold_little"], held_at: STRONG }),
     threat(62, "make such buffers larger than they are counted", "filter", Rows(&["a larger buffer of a socket", "a larger pipe", "pages given to a pipe"])),
+    threat(63, "hide its memory and descriptors from who counts them", "filter", Rows(&["hide from who counts"])),
 ];

@@ -219,6 +219,9 @@ fn info_text(info: &InfoBody) -> String {
             row(&mut text, "not enforced", &safe(&enforcement.missing.join(", ")));
         }
     }
+    for limit in &plugin.limits_reached {
+        row(&mut text, "at a limit", &safe(limit));
+    }
     if plugin.restarts > 0 {
         row(&mut text, "restarts", &format!("{} since the host started", plugin.restarts));
     }

@@ -61,6 +61,8 @@ pub(crate) struct PluginBody {
     pub(crate) activity: String,
     /// Non-protocol lines skipped on its stdout.
     pub(crate) noise_lines: u64,
+    /// Limits of its sandbox at which its process was seen, and is refused more.
+    pub(crate) limits_reached: Vec<String>,
     /// Hosts it tried to reach since it was last approved, refused ones first. Empty for a plugin without any network, or
     /// with all of it: nobody sees then what it tries.
     pub(crate) network_attempts: Vec<NetworkAttemptBody>,
@@ -221,6 +223,7 @@ impl From<&PluginView> for PluginBody {
             restarts: view.restarts,
             activity: view.activity.clone(),
             noise_lines: view.noise_lines,
+            limits_reached: view.limits_reached.clone(),
             network_attempts: view.network_attempts.iter().map(NetworkAttemptBody::from).collect(),
             network_attempts_unlisted: view.network_attempts_unlisted,
             enforcement: view.enforcement.as_ref().map(EnforcementBody::from),

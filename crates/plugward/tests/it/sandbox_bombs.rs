@@ -59,8 +59,8 @@ enum Folder {
 /// Who says at which limit it was, and how.
 #[derive(Clone, Copy)]
 enum Told {
-    /// The kernel, to the plugin, which goes on.
-    ToPlugin(&'static str),
+    /// The kernel, to the plugin, which goes on; and the host, to people, which limit that is.
+    ToBoth(&'static str, &'static str),
     /// The host, to people: the plugin is ended.
     ToPeople(&'static [&'static str]),
     /// Nobody has to know: what is beyond is forgotten, and the plugin goes on.
@@ -124,7 +124,16 @@ async fn fall_of(host: &TestHost, id: &str) -> String {
 
 async fn assert_told(host: &TestHost, bomb: &Bomb, said: &str, fall: &str) {
     match bomb.told {
-        Told::ToPlugin(error) => assert!(said.starts_with("refused: ") && said.contains(error), "{}: {said}", bomb.id),
+        Told::ToBoth(error, limit) => {
+            assert!(said.starts_with("refused: ") && said.contains(error), "{}: {said}", bomb.id);
+            eventually(&format!("people read of `{limit}`"), || {
+                let lines = host.host.logs(bomb.id).unwrap();
+                lines.into_iter().find(|line| line.origin == LogOrigin::Host && line.text.contains(limit))
+            })
+            .await;
+            let shown = host.host.plugin(bomb.id).await.unwrap().limits_reached;
+            assert!(shown.len() == 1 && shown[0].contains(limit), "{}: {shown:?}", bomb.id);
+        }
         Told::ToPeople(parts) => {
             assert!(parts.iter().all(|part| fall.contains(part)), "{}: {fall}", bomb.id);
             let detail = host.host.plugin(bomb.id).await.unwrap().detail;
@@ -157,6 +166,8 @@ async fn explode(bomb: &Bomb) {
     for _ in 0..QUIET_CALLS {
         quiet.push(ask_neighbour(&host).await);
     }
+    let shown = host.host.plugin(bomb.id).await.unwrap().limits_reached;
+    assert_eq!(shown, [""; 0], "control: {} is at no limit yet", bomb.id);
     let before_kib = host_kib();
     let (mut most_kib, mut busy) = (before_kib, Vec::new());
     let is_over = Cell::new(false);
@@ -193,14 +204,14 @@ const DEFAULTS: Bomb =
 // Requirements 92, 93: a fork bomb gets an error from the kernel, and ends with its plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_are_refused_beyond_the_limit() {
-    let told = Told::ToPlugin("Resource temporarily unavailable");
+    let told = Told::ToBoth("Resource temporarily unavailable", "24 processes and threads, its limit (`processes`)");
     explode(&Bomb { kind: "fork", limit: "processes: 24", beyond: 500, told, ..DEFAULTS }).await;
 }
 
 // Requirement 92: private memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn private_memory_is_refused_beyond_the_limit() {
-    let told = Told::ToPlugin("out of memory");
+async fn private_memory_ends_at_the_limit_by_name() {
+    let told = Told::ToPeople(&["the limit on memory is 96 MiB"]);
     explode(&Bomb { kind: "memory", limit: "memory_bytes: 100663296", beyond: 400, told, ..DEFAULTS }).await;
 }
 
@@ -214,7 +225,7 @@ async fn shared_memory_ends_at_the_limit_by_name() {
 // Requirement 93: the folder for temporary files is in memory, and small.
 #[tokio::test(flavor = "multi_thread")]
 async fn temporary_files_are_refused_beyond_the_limit() {
-    let told = Told::ToPlugin("No space left on device");
+    let told = Told::ToBoth("No space left on device", "its folder for temporary files is full: 64 MiB");
     explode(&Bomb { kind: "files", limit: "memory_bytes: 1073741824", beyond: 400, told, ..DEFAULTS }).await;
 }
 
@@ -229,7 +240,7 @@ async fn own_data_ends_at_the_limit_by_name() {
 // Requirement 93: descriptors.
 #[tokio::test(flavor = "multi_thread")]
 async fn descriptors_are_refused_beyond_the_limit() {
-    let told = Told::ToPlugin("Too many open files");
+    let told = Told::ToBoth("Too many open files", "has 64 open files, its limit (`open_files`)");
     explode(&Bomb { kind: "descriptors", limit: "open_files: 64", beyond: 1000, told, ..DEFAULTS }).await;
 }
 
@@ -264,5 +275,19 @@ async fn processor_time_that_goes_on_ends_by_name_too() {
     let _answer = host.call("bomb.bomb", json!({"kind": "cpu", "amount": 25_000})).await;
     let fall = fall_of(&host, "bomb").await;
     assert!(fall.contains("`cpu_seconds`"), "{fall}");
+    host.host.shutdown().await;
+}
+
+// The same signal from elsewhere says nothing about that limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_is_killed_is_not_said_to_have_used_up_its_time() {
+    let host = TestHost::with(Settings { environment: Environment::Production, ..Settings::default() }).await;
+    let fixture = Fixture::imported("bomb", &["bombs"]).backend("restart: never");
+    host.run(&fixture.extra("sandbox:\n  cpu_seconds: 60\n")).await;
+    let pid = host.host.host_status("bomb").unwrap().pid.unwrap();
+    let killed = std::process::Command::new("/bin/kill").args(["-KILL", &pid.to_string()]).status().unwrap();
+    assert!(killed.success());
+    let fall = fall_of(&host, "bomb").await;
+    assert!(fall.contains("signal 9") && !fall.contains("cpu_seconds"), "{fall}");
     host.host.shutdown().await;
 }

@@ -9,6 +9,8 @@
 
 use libc::sock_filter;
 
+use crate::linux::layers::Layers;
+
 const LOAD_WORD: u16 = 0x20;
 const JUMP_EQUAL: u16 = 0x15;
 const JUMP_GREATER: u16 = 0x25;
@@ -90,17 +92,19 @@ pub(in crate::linux) struct Program(Vec<sock_filter>);
 impl Program {
     /// Calls of another architecture kill, x32 calls and numbers above `last_known` do not exist, `rules` are applied,
     /// everything else is allowed.
-    pub(super) fn new(rules: &[Rule], last_known: u32) -> Self {
-        let mut program = vec![
-            statement(LOAD_WORD, OFFSET_ARCHITECTURE),
-            jump(JUMP_EQUAL, ARCHITECTURE, 1, 0),
-            give(Action::Kill),
-            statement(LOAD_WORD, OFFSET_NUMBER),
-            jump(JUMP_GREATER_OR_EQUAL, X32_BIT, 0, 1),
-            give(NO_SUCH_CALL),
-            jump(JUMP_GREATER, last_known, 0, 1),
-            give(NO_SUCH_CALL),
-        ];
+    pub(super) fn new(rules: &[Rule], last_known: u32, layers: Layers) -> Self {
+        let mut program = Vec::new();
+        if layers.has(Layers::FILTER_ARCHITECTURE) {
+            program.push(statement(LOAD_WORD, OFFSET_ARCHITECTURE));
+            program.extend([jump(JUMP_EQUAL, ARCHITECTURE, 1, 0), give(Action::Kill)]);
+        }
+        program.push(statement(LOAD_WORD, OFFSET_NUMBER));
+        if layers.has(Layers::FILTER_X32) {
+            program.extend([jump(JUMP_GREATER_OR_EQUAL, X32_BIT, 0, 1), give(NO_SUCH_CALL)]);
+        }
+        if layers.has(Layers::FILTER_NEWER) {
+            program.extend([jump(JUMP_GREATER, last_known, 0, 1), give(NO_SUCH_CALL)]);
+        }
         for rule in rules {
             let body = body(rule);
             // A number of this build's C library fits; a body is a handful of instructions.
@@ -311,7 +315,7 @@ mod tests {
             Rule { number: 9, unless, errno: libc::EPERM },
             Rule { number: 10, unless: Unless::Never, errno: libc::ENOSYS },
         ];
-        run(&Program::new(&rules, 460), Call::new(9, arguments))
+        run(&Program::new(&rules, 460, Layers::ALL), Call::new(9, arguments))
     }
 
     const DENIED: Action = Action::Errno(libc::EPERM as u16);
@@ -362,7 +366,7 @@ mod tests {
     /// The same kernel code is reached by other numbers; a filter that looks at one list only is no filter.
     #[test]
     fn other_calling_conventions_do_not_get_around_the_rules() {
-        let program = Program::new(&[], 460);
+        let program = Program::new(&[], 460, Layers::ALL);
         let call = Call::new(9, &[]);
         assert_eq!(run(&program, call), Action::Allow);
         assert_eq!(run(&program, Call { architecture: 0x4000_0003, ..call }), Action::Kill);
@@ -370,5 +374,26 @@ mod tests {
         assert_eq!(run(&program, Call { number: 461, ..call }), NO_SUCH_CALL);
         assert_eq!(run(&program, Call { number: u32::MAX, ..call }), NO_SUCH_CALL);
         assert_eq!(run(&program, Call { number: 460, ..call }), Action::Allow);
+    }
+
+    /// Kernels of most machines know neither these numbers nor the others, so only here can it be seen who stops them.
+    #[test]
+    fn each_comparison_stops_what_it_is_there_for() {
+        let answers = |left_out: &str| {
+            let program = Program::new(&[], 460, Layers::without(left_out).unwrap());
+            let call = Call::new(9, &[]);
+            [
+                run(&program, Call { architecture: 0x4000_0003, ..call }),
+                run(&program, Call { number: X32_BIT | 9, ..call }),
+                run(&program, Call { number: 461, ..call }),
+                run(&program, call),
+            ]
+        };
+        use Action::{Allow, Kill};
+        assert_eq!(answers("filter-architecture"), [Allow, NO_SUCH_CALL, NO_SUCH_CALL, Allow]);
+        assert_eq!(answers("filter-newer"), [Kill, NO_SUCH_CALL, Allow, Allow]);
+        // Numbers of x32 are also larger than any known one, and get through without both comparisons.
+        assert_eq!(answers("filter-x32"), [Kill, NO_SUCH_CALL, NO_SUCH_CALL, Allow]);
+        assert_eq!(answers("filter-x32+filter-newer"), [Kill, Allow, Allow, Allow]);
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::fs::{FileType, fstat};
 
-use crate::Network;
+use crate::{Network, linux::layers::Layers};
 
 /// Oldest version accepted where Landlock is all there is for files: the first that mediates truncating.
 pub(in crate::linux) const MINIMUM_ABI: u8 = 3;
@@ -161,15 +161,17 @@ pub(in crate::linux) struct Ruleset {
 
 impl Ruleset {
     /// Handles every right of the running kernel; of the network what is to be closed.
-    pub(super) fn new(abi: u8, connections: Connections) -> io::Result<Self> {
+    pub(super) fn new(abi: u8, connections: Connections, layers: Layers) -> io::Result<Self> {
+        let part = |layer, rights| if layers.has(layer) { rights } else { 0 };
+        let network = match connections {
+            Connections::None => network_rights(abi),
+            Connections::Ports => network_rights(abi) & TCP_RIGHTS,
+            Connections::All => 0,
+        };
         let attributes = RulesetAttributes {
-            handled_fs: file_rights(abi),
-            handled_net: match connections {
-                Connections::None => network_rights(abi),
-                Connections::Ports => network_rights(abi) & TCP_RIGHTS,
-                Connections::All => 0,
-            },
-            scoped: scopes(abi),
+            handled_fs: part(Layers::LANDLOCK_FILES, file_rights(abi)),
+            handled_net: part(Layers::LANDLOCK_NETWORK, network),
+            scoped: part(Layers::LANDLOCK_SCOPE, scopes(abi)),
         };
         // Older kernels know a shorter structure and refuse a longer one only if what they do not know is set.
         #[allow(unsafe_code, reason = "landlock_create_ruleset has no safe wrapper")]
@@ -264,14 +266,14 @@ mod tests {
     fn the_running_kernel_accepts_its_own_version() {
         let abi = kernel_abi();
         assert!(abi >= MINIMUM_ABI, "this machine has no Landlock to test with");
-        let ruleset = Ruleset::new(abi, Connections::Ports).unwrap();
+        let ruleset = Ruleset::new(abi, Connections::Ports, Layers::ALL).unwrap();
         ruleset.allow_port(443).unwrap();
         for (path, access) in [("/usr", Access::Read), ("/dev/null", Access::Device), ("/tmp", Access::Write)] {
             let opened = rustix::fs::open(path, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
             ruleset.allow(opened.as_fd(), access).unwrap();
         }
         assert_eq!(
-            Ruleset::new(NEWEST_ABI, Connections::None).is_ok(),
+            Ruleset::new(NEWEST_ABI, Connections::None, Layers::ALL).is_ok(),
             abi == NEWEST_ABI,
             "control: unknown rights are refused"
         );

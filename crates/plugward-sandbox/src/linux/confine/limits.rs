@@ -16,9 +16,14 @@ const LOCKED_BYTES: u64 = 64 * 1024;
 /// Signals that may wait to be delivered; they are counted per user, so a plugin must not use up the host's.
 const PENDING_SIGNALS: u64 = 1024;
 
+/// Private memory that the kernel gives one process beyond the limit. The watch over memory ends a plugin at the limit and says
+/// so, where the kernel only refuses, which says nothing to a person; this is what is left for one that fills memory faster
+/// than it is looked at. In a tenth of a second one core fills about as much.
+pub(in crate::linux) const MEMORY_MARGIN_BYTES: u64 = 128 * 1024 * 1024;
+
 /// Processor time in seconds from the signal that names this limit to the end by force, for a process that ignores it. With
 /// none between them the kernel goes straight to KILL, which does not say what for.
-const CPU_GRACE_S: u64 = 1;
+pub(in crate::linux) const CPU_GRACE_S: u64 = 1;
 
 /// How the number of processes is counted here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +41,7 @@ pub(super) fn apply(limits: &Limits, count: ProcessCount) -> io::Result<()> {
         ProcessCount::Shared => None,
     };
     let wanted = [
-        (Resource::Data, limits.memory_bytes),
+        (Resource::Data, limits.memory_bytes.map(|limit| limit.saturating_add(MEMORY_MARGIN_BYTES))),
         (Resource::As, limits.address_space_bytes),
         (Resource::Cpu, limits.cpu_s),
         (Resource::Nproc, processes),

@@ -9,7 +9,10 @@ mod landlock;
 mod limits;
 mod seccomp;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::{
+    ffi::OsString,
+    os::fd::{AsFd, OwnedFd},
+};
 
 use rustix::{
     io::Errno,
@@ -28,7 +31,7 @@ use crate::{Limits, Network, SandboxSpec, UserPolicy, enforcement::Applied};
 pub use landlock::cap_landlock;
 pub(crate) use landlock::kernel_version as landlock_version;
 pub(super) use landlock::{Access, MINIMUM_ABI, SCOPES_ABI, kernel_abi};
-pub(super) use limits::ProcessCount;
+pub(super) use limits::{CPU_GRACE_S, MEMORY_MARGIN_BYTES, ProcessCount};
 
 /// Steps of one process on itself, prepared.
 #[derive(Debug, Default)]
@@ -37,6 +40,8 @@ pub(super) struct Confinement {
     user: Option<(Uid, Gid)>,
     no_new_privileges: bool,
     drop_capabilities: bool,
+    /// Whether the environment of this process comes before the plugin's own: only where a test left out that layer.
+    leaks_environment: bool,
     landlock: Option<landlock::Ruleset>,
     filter: Option<bpf::Program>,
     /// The way into a control group.
@@ -51,7 +56,7 @@ impl Confinement {
     pub(super) fn prepare(spec: &SandboxSpec, count: ProcessCount, layers: Layers) -> Self {
         let scoped = layers.has(Layers::LANDLOCK) && kernel_abi() >= SCOPES_ABI;
         let unix = seccomp::UnixSockets::of(spec.level, scoped);
-        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, spec.level, unix));
+        let filter = layers.has(Layers::SECCOMP).then(|| seccomp::program(&spec.network, spec.level, unix, layers));
         let applied = Applied::default()
             .with_if(filter.is_some(), Applied::SECCOMP)
             .with_if(filter.is_some() && spec.network == Network::Off, Applied::NO_SOCKETS);
@@ -62,6 +67,7 @@ impl Confinement {
             user: None,
             no_new_privileges: layers.has(Layers::NO_NEW_PRIVILEGES),
             drop_capabilities: layers.has(Layers::CAPABILITIES),
+            leaks_environment: !layers.has(Layers::ENVIRONMENT),
             landlock: None,
             filter,
             group: None,
@@ -85,13 +91,13 @@ impl Confinement {
         if abi == 0 || !layers.has(Layers::LANDLOCK) {
             return Ok(self);
         }
-        let ruleset = landlock::Ruleset::new(abi, network.into()).map_err(Failure::at(Step::Landlock))?;
+        let ruleset = landlock::Ruleset::new(abi, network.into(), layers).map_err(Failure::at(Step::Landlock))?;
         if let Network::Hosts(listed) = network {
-            for port in listed.ports() {
+            for port in listed.ports().into_iter().filter(|_| layers.has(Layers::LANDLOCK_NETWORK)) {
                 ruleset.allow_port(port).map_err(Failure::at(Step::Landlock))?;
             }
         }
-        for (position, path, access) in paths {
+        for (position, path, access) in paths.filter(|_| layers.has(Layers::LANDLOCK_FILES)) {
             ruleset.allow(path.as_fd(), access).map_err(Failure::about(Step::Landlock, position))?;
         }
         self.landlock = Some(ruleset);
@@ -100,8 +106,8 @@ impl Confinement {
     }
 
     /// Changes the user as part of the steps, for levels where the launcher's own child does it.
-    pub(super) fn with_user(mut self, user: UserPolicy) -> Self {
-        self.user = target(user);
+    pub(super) fn with_user(mut self, user: UserPolicy, layers: Layers) -> Self {
+        self.user = target(user).filter(|_| layers.has(Layers::USER));
         self.applied = self.applied.with_if(self.user.is_some(), Applied::OWN_USER);
         self
     }
@@ -121,6 +127,11 @@ impl Confinement {
     /// What will be in force once [`apply`](Self::apply) has succeeded.
     pub(super) fn applied(&self) -> Applied {
         self.applied
+    }
+
+    /// The variables a plugin gets beside its own. In use they are none.
+    pub(super) fn leaked_environment(&self) -> Vec<(OsString, OsString)> {
+        if self.leaks_environment { std::env::vars_os().collect() } else { Vec::new() }
     }
 
     /// Puts everything in force, the filter last. Allocates nothing.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::bpf::{Program, Rule, Unless};
-use crate::{Level, Network};
+use crate::{Level, Network, linux::layers::Layers};
 
 /// Highest call number this list was written against (Linux 6.17). Newer ones do not exist for a plugin, as on an
 /// older kernel; run times fall back.
@@ -207,11 +207,12 @@ const SET_ID_MADE_HERE: &[Rule] =
 #[cfg(target_arch = "aarch64")]
 const SET_ID_MADE_HERE: &[Rule] = &[];
 
+/// Its flags are behind a pointer, where no filter can look. C libraries fall back to `clone` when it does not exist.
+const NO_CLONE3: Rule = Rule { number: libc::SYS_clone3, unless: Unless::Never, errno: libc::ENOSYS };
+
 /// Rules that look at arguments, at every level.
 const CONDITIONAL: &[Rule] = &[
     Rule { number: libc::SYS_clone, unless: Unless::NoBit { argument: 0, bits: NAMESPACE_FLAGS }, errno: libc::EPERM },
-    // Its flags are behind a pointer, where no filter can look. C libraries fall back to `clone` when it does not exist.
-    Rule { number: libc::SYS_clone3, unless: Unless::Never, errno: libc::ENOSYS },
     Rule {
         number: libc::SYS_ioctl,
         unless: Unless::NoneOf { argument: 1, values: TYPING_COMMANDS },
@@ -226,9 +227,11 @@ const CONDITIONAL: &[Rule] = &[
     // `PRIO_PROCESS` (0) of itself (0), and the same for input and output (1).
     Rule { number: libc::SYS_setpriority, unless: Unless::AnyOf(&[&[(0, 0), (1, 0)]]), errno: libc::EPERM },
     Rule { number: libc::SYS_ioprio_set, unless: Unless::AnyOf(&[&[(0, 1), (1, 0)]]), errno: libc::EPERM },
-    // Run times connect themselves to their children by pairs; a pair of any other family is a way to odd kernel code.
-    Rule { number: libc::SYS_socketpair, unless: Unless::AnyOf(&[&[(0, libc::AF_UNIX as u32)]]), errno: libc::EPERM },
 ];
+
+/// Run times connect themselves to their children by pairs; a pair of any other family is a way to odd kernel code.
+const SOCKET_PAIR: Rule =
+    Rule { number: libc::SYS_socketpair, unless: Unless::AnyOf(&[&[(0, libc::AF_UNIX as u32)]]), errno: libc::EPERM };
 
 /// The size of a pipe. What stays is the one it is made with, which is counted. Programs ask for more to be faster, and go on.
 const F_SETPIPE_SZ: u32 = 1031;
@@ -343,39 +346,47 @@ impl UnixSockets {
 }
 
 /// The filter of a plugin. Only level `full` has a file tree of its own.
-pub(super) fn program(network: &Network, level: Level, unix: UnixSockets) -> Program {
+pub(super) fn program(network: &Network, level: Level, unix: UnixSockets, layers: Layers) -> Program {
     let never = |numbers: &[i64]| -> Vec<Rule> {
         numbers.iter().map(|number| Rule { number: *number, unless: Unless::Never, errno: libc::EPERM }).collect()
     };
-    let mut rules = [
-        never(FORBIDDEN),
-        never(FORBIDDEN_HERE),
-        CONDITIONAL.to_vec(),
-        BUFFERS.to_vec(),
-        SET_ID_MADE.to_vec(),
-        SET_ID_MADE_HERE.to_vec(),
-    ]
-    .concat();
-    rules.push(match (network, unix) {
+    let calls = [never(FORBIDDEN), never(FORBIDDEN_HERE)].concat();
+    let mut set_id = [SET_ID_MADE, SET_ID_MADE_HERE].concat();
+    let mut sockets = vec![match (network, unix) {
         (Network::Open, UnixSockets::Forbidden) => NETWORK_SOCKET_WITHOUT_UNIX,
         (Network::Open, UnixSockets::Allowed) => NETWORK_SOCKET,
         (Network::Hosts(_), _) => LISTED_SOCKET,
         (Network::Off, _) => NO_SOCKET,
-    });
-    if let Network::Hosts(_) = network {
-        rules.extend(NO_FAST_OPEN);
-    }
+    }];
+    sockets.push(SOCKET_PAIR);
+    let fast_open = if matches!(network, Network::Hosts(_)) { NO_FAST_OPEN.to_vec() } else { Vec::new() };
+    let mut hiding = Vec::new();
     if level != Level::Limited {
-        rules.extend([NO_OPENAT2, NO_HIDING]);
+        set_id.push(NO_OPENAT2);
+        hiding.push(NO_HIDING);
     }
+    let mut metadata = Vec::new();
     if level == Level::Full {
-        rules.extend([SET_ID_CHANGE, SET_ID_CHANGE_HERE].concat());
+        set_id.extend([SET_ID_CHANGE, SET_ID_CHANGE_HERE].concat());
     } else {
-        rules.extend([never(METADATA), never(METADATA_HERE)].concat());
+        metadata = [never(METADATA), never(METADATA_HERE)].concat();
         // Times of an open file may be set, which its owner's own programs do after writing it.
-        rules.push(Rule { number: libc::SYS_utimensat, unless: Unless::Null { argument: 1 }, errno: libc::EPERM });
+        metadata.push(Rule { number: libc::SYS_utimensat, unless: Unless::Null { argument: 1 }, errno: libc::EPERM });
     }
-    Program::new(&rules, LAST_KNOWN)
+    let groups = [
+        (Layers::FILTER_CALLS, calls),
+        (Layers::FILTER_ARGUMENTS, CONDITIONAL.to_vec()),
+        (Layers::FILTER_CLONE3, vec![NO_CLONE3]),
+        (Layers::FILTER_BUFFERS, BUFFERS.to_vec()),
+        (Layers::FILTER_SET_ID, set_id),
+        (Layers::FILTER_SOCKETS, sockets),
+        (Layers::FILTER_FAST_OPEN, fast_open),
+        (Layers::FILTER_HIDING, hiding),
+        (Layers::FILTER_METADATA, metadata),
+    ];
+    let rules: Vec<Rule> =
+        groups.into_iter().filter(|(layer, _)| layers.has(*layer)).flat_map(|(_, rules)| rules).collect();
+    Program::new(&rules, LAST_KNOWN, layers)
 }
 
 /// Puts the filter in force for this process and all it starts. Allocates nothing.
@@ -426,11 +437,11 @@ mod tests {
     const DENIED: Action = Action::Errno(libc::EPERM as u16);
 
     fn off() -> Program {
-        program(&Network::Off, Level::Full, UnixSockets::Allowed)
+        program(&Network::Off, Level::Full, UnixSockets::Allowed, Layers::ALL)
     }
 
     fn shared_tree(network: &Network) -> Program {
-        program(network, Level::Partial, UnixSockets::of(Level::Partial, true))
+        program(network, Level::Partial, UnixSockets::of(Level::Partial, true), Layers::ALL)
     }
 
     fn made() -> impl Iterator<Item = &'static Rule> {
@@ -455,7 +466,8 @@ mod tests {
         let refused: BTreeSet<i64> = FORBIDDEN.iter().chain(FORBIDDEN_HERE).copied().collect();
         let conditional: BTreeSet<i64> = CONDITIONAL.iter().map(|rule| rule.number).collect();
         for number in 0..=i64::from(LAST_KNOWN) {
-            let expected = if refused.contains(&number) || number == libc::SYS_socket {
+            let sockets = matches!(number, libc::SYS_socket | libc::SYS_socketpair);
+            let expected = if refused.contains(&number) || sockets {
                 DENIED
             } else if matches!(number, libc::SYS_clone3 | libc::SYS_openat2) {
                 Action::Errno(libc::ENOSYS as u16)
@@ -500,9 +512,9 @@ mod tests {
     // Requirement 91: off means no family; open means the families of the network and nothing else.
     #[test]
     fn socket_families() {
-        let open = program(&Network::Open, Level::Full, UnixSockets::of(Level::Full, true));
+        let open = program(&Network::Open, Level::Full, UnixSockets::of(Level::Full, true), Layers::ALL);
         // A kernel that does not know scopes leaves a plugin without Unix sockets.
-        let older = program(&Network::Open, Level::Full, UnixSockets::of(Level::Full, false));
+        let older = program(&Network::Open, Level::Full, UnixSockets::of(Level::Full, false), Layers::ALL);
         let shared = shared_tree(&Network::Open);
         for family in 0..64 {
             assert_eq!(run(&off(), Call::new(libc::SYS_socket, &[family, 1, 0])), DENIED);
@@ -520,7 +532,7 @@ mod tests {
     // Requirement 91: with listed hosts, plain TCP and the means to ask for a name, and no way to connect beside them.
     #[test]
     fn listed_hosts_take_plain_tcp_and_names() {
-        let listed = program(&Network::Hosts(ListedHosts::default()), Level::Full, UnixSockets::Allowed);
+        let listed = program(&Network::Hosts(ListedHosts::default()), Level::Full, UnixSockets::Allowed, Layers::ALL);
         let flags = (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u64;
         for family in 0..64 {
             for kind in 0..8 {

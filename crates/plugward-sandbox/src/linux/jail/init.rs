@@ -15,8 +15,8 @@ use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     io::Errno,
     process::{
-        DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, getegid, geteuid, set_dumpable_behavior,
-        set_parent_process_death_signal, umask, wait,
+        DumpableBehavior, Gid, Pid, Signal, Uid, getegid, geteuid, set_dumpable_behavior,
+        set_parent_process_death_signal, umask,
     },
     system::sethostname,
     thread::set_name,
@@ -29,17 +29,17 @@ use super::{
     loopback,
 };
 use crate::{
-    LaunchSpec, ListedHosts, Network, SandboxSpec,
+    LaunchSpec, Limits, ListedHosts, Network, SandboxSpec,
     enforcement::Applied,
     linux::{
         channel,
         child::{self, Task},
+        collect::{self, Patience},
         confine::{self, Access, Confinement, ProcessCount},
         failure::{Failure, Step},
         launch::Launch,
         layers::Layers,
         sources::Sources,
-        supervise::main_exit,
         wire::Record,
     },
 };
@@ -70,13 +70,15 @@ pub(super) fn run(start: Start<'_>) -> ! {
     let others = [&start.reports].into_iter().chain(&start.observed);
     let kept: Vec<i32> = start.stdio.iter().chain(others).map(AsRawFd::as_raw_fd).collect();
     // The launcher's control socket is among what is closed: a copy of it here would hide the launcher's end.
-    let closed = close_all_but(kept).map_err(Failure::at(Step::Descriptors));
+    let closed = if start.launch.layers.has(Layers::INNER_DESCRIPTORS) { close_all_but(kept) } else { Ok(()) };
+    let closed = closed.map_err(Failure::at(Step::Descriptors));
     // This copy keeps the channel open for the report whatever happens to the values below.
     let Ok(reports) = start.reports.try_clone() else { exit(1) };
+    let limits = start.launch.sandbox.limits;
     match closed.and_then(|()| prepare_and_start(start)) {
         Ok((main, applied)) => {
             let _launcher_left = channel::send_short(reports.as_fd(), &Record::Started { pid: 0, applied }.encode());
-            collect_until_all_ended(main, reports.as_fd());
+            collect_until_all_ended(main, &limits, reports.as_fd());
             exit(0)
         }
         Err(failure) => {
@@ -202,12 +204,15 @@ pub(super) fn launcher_is_there(reports: &OwnedFd) -> Result<(), Failure> {
 
 /// Collects processes until none is left, and reports the end of the main one. Requests to terminate reach the plugin
 /// from the launcher, which sees all of its processes; here they are blocked.
-pub(super) fn collect_until_all_ended(main: Pid, reports: BorrowedFd<'_>) {
+pub(super) fn collect_until_all_ended(main: Pid, limits: &Limits, reports: BorrowedFd<'_>) {
+    let tell = |record: Record| {
+        let _launcher_left = channel::send_short(reports, &record.encode());
+    };
     loop {
-        match wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if pid == main && !status.stopped() => {
-                let record = Record::MainExit(main_exit(status));
-                let _launcher_left = channel::send_short(reports, &record.encode());
+        match collect::next(Patience::Wait) {
+            Ok(Some(ended)) if ended.pid == main => {
+                ended.exceeded(limits).map(Record::from).into_iter().for_each(tell);
+                tell(Record::MainExit(ended.end));
             }
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return,

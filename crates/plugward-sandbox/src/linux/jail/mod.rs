@@ -80,7 +80,7 @@ pub(super) fn start(
         .map_err(Failure::at(Step::Namespaces))?;
     let observed = notebook.map(Observer::new).transpose().map_err(Failure::at(Step::Observer))?;
     let (mut observer, observed) = observed.unzip();
-    let target = confine::target(sandbox.user);
+    let target = confine::target(sandbox.user).filter(|_| layers.has(Layers::USER));
     let (uid, gid) = target.unwrap_or_else(|| (geteuid(), getegid()));
     if target.is_some() {
         // Groups cannot be changed any more once they are mapped, and root's are worth something.

@@ -41,7 +41,8 @@ pub(in crate::linux) fn run(
     match prepare_and_start(control, spec, errand, stdio, layers) {
         Ok((main, applied)) => {
             let _launcher_left = channel::send_short(control.as_fd(), &Record::Started { pid: 0, applied }.encode());
-            init::collect_until_all_ended(main, control.as_fd());
+            let limits = spec.sandbox.as_ref().map(|sandbox| sandbox.limits).unwrap_or_default();
+            init::collect_until_all_ended(main, &limits, control.as_fd());
             exit(0)
         }
         Err(failure) => {
