@@ -20,6 +20,10 @@ use super::token::Token;
 /// Paths that answer without a token; they hold nothing about this host.
 const PUBLIC_PATHS: [&str; 2] = ["/healthz", "/openapi.json"];
 
+/// Where clients that were refused look for a place to sign in (B046). There is none, and 404 says so; 401 would have
+/// them look on. No route begins like this.
+const DISCOVERY_PATHS: &str = "/.well-known/";
+
 /// Names of this machine for itself.
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
@@ -30,7 +34,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(super) async fn guard(State(options): State<Arc<Options>>, request: Request, next: Next) -> Response {
     let id = request_id();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let token = (!PUBLIC_PATHS.contains(&request.uri().path())).then_some(&options.token);
+    let token = (!is_public(&path)).then_some(&options.token);
     let mut response = match admit(request.uri(), request.headers(), token, &[]) {
         Ok(()) => next.run(request).await,
         Err(refused) => ApiError::from(refused).into_response(),
@@ -44,6 +48,10 @@ pub(super) async fn guard(State(options): State<Arc<Options>>, request: Request,
         headers.insert(REQUEST_ID, id);
     }
     response
+}
+
+fn is_public(path: &str) -> bool {
+    PUBLIC_PATHS.contains(&path) || path.starts_with(DISCOVERY_PATHS)
 }
 
 fn request_id() -> String {

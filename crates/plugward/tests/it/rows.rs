@@ -1,5 +1,6 @@
-//! The list of all weaknesses that the first implementations of these formats are known for, by row, and the tests that
-//! hold the right value of each. A row without a test, or with one that is gone, fails here.
+//! The list of all weaknesses that the first implementations of these formats are known for, by row, and of faults that
+//! were reported of gateways and commands, by case, with the tests that hold the right value of each. A row without a
+//! test, or with one that is gone, fails here.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -81,8 +82,8 @@ const TESTS: &[(&str, &str, &str)] = &[
     ("G6", SERVERS, "g6_files_are_read_as_they_are_written_and_links_lead_nowhere"),
 ];
 
-/// The same for cases of commands that were reported in the field.
-const CASES: [(&str, &str, &str); 9] = [
+/// The same for cases that were reported in the field: of commands, and of gateways.
+const CASES: &[(&str, &str, &str)] = &[
     ("B016", COMMANDS, "b016_no_value_is_run"),
     ("B033", HOST, "a_package_may_bring_its_script"),
     ("B042", HOST, "failures_are_the_calls_own"),
@@ -92,7 +93,30 @@ const CASES: [(&str, &str, &str); 9] = [
     ("B065", LIBRARY, "large_output_is_an_error_a_cut_or_a_file"),
     ("B071", COMMANDS, "b071_arguments_are_neither_split_nor_dropped"),
     ("B079", COMMANDS, "b079_no_placeholder_reaches_a_program"),
+    ("B008", SESSIONS, "a_lost_session_is_told_as_such_and_begins_anew"),
+    ("B008", REMOTE, "a_lost_session_is_begun_anew_once_for_all_who_lost_it"),
+    ("B028", SESSIONS, "the_stream_of_what_is_said_unasked_opens_once_and_ends_with_the_session"),
+    ("B028", GUARDING, "other_methods_and_broken_messages_are_refused_in_the_words_of_the_protocol"),
+    ("B028", REMOTE, "a_server_with_sessions_is_reviewed_called_and_let_go"),
+    ("B029", GUARDING, "pages_of_other_origins_are_refused_before_their_token_matters"),
+    ("B029", OPENING, "the_start_line_tells_the_address_and_the_place_of_the_token_but_not_the_token"),
+    ("B030", GUARDING, "clients_are_served_whatever_their_accept_header_says"),
+    ("B046", UPSTREAM, "a_client_without_a_token_is_told_what_is_missing_and_is_sent_nowhere"),
+    ("B046", UPSTREAM, "a_server_elsewhere_never_sees_the_clients_token_and_its_refusal_is_told"),
+    ("B046", REMOTE, "a_server_that_wants_authorization_says_what_for"),
+    ("B075", SESSION, "malformed_input_gets_the_right_error_and_the_session_goes_on"),
+    ("B075", GUARDING, "other_methods_and_broken_messages_are_refused_in_the_words_of_the_protocol"),
+    ("B086", ENDING, "answers_under_way_are_written_after_the_end_of_input"),
+    ("B086", ENDING, "everything_in_one_write_is_answered"),
+    ("B089", SESSION, "every_capability_announced_works_and_empty_lists_are_no_errors"),
+    ("B089", OFFERS, "prompts_of_two_plugins_are_told_apart_and_each_is_asked_under_its_own_name"),
+    ("B089", OFFERS, "what_no_person_agreed_to_is_not_offered"),
+    ("B092", SESSIONS, "behind_a_balancer_a_session_of_another_host_begins_anew"),
+    ("B092", STATELESS, "a_request_is_answered_by_itself_and_leaves_no_session"),
 ];
+
+/// Cases of gateways, none of which may be without a test.
+const GATEWAY_CASES: [&str; 9] = ["B008", "B028", "B029", "B030", "B046", "B075", "B086", "B089", "B092"];
 
 const POLICY: &str = "plugward-policy/tests/command.rs";
 const TYPES: &str = "plugward-policy/tests/plugin_types.rs";
@@ -108,11 +132,20 @@ const COMMANDS: &str = "plugward/tests/it/rows_commands.rs";
 const SERVERS: &str = "plugward/tests/it/rows_servers.rs";
 const LOADER: &str = "plugward/tests/it/loader.rs";
 const SUPERVISION: &str = "plugward/tests/it/supervision.rs";
+const SESSION: &str = "plugward/src/gateway/tests.rs";
+const SESSIONS: &str = "plugward/src/gateway/http/tests/sessions.rs";
+const STATELESS: &str = "plugward/src/gateway/http/tests/stateless.rs";
+const GUARDING: &str = "plugward/src/gateway/http/tests/guarding.rs";
+const OPENING: &str = "plugward/tests/it/api/opening.rs";
+const REMOTE: &str = "plugward/tests/it/remote.rs";
+const UPSTREAM: &str = "plugward/tests/it/gateway/upstream.rs";
+const ENDING: &str = "plugward/tests/it/gateway/ending.rs";
+const OFFERS: &str = "plugward/tests/it/gateway/offers.rs";
 
 #[test]
 fn every_row_has_a_test() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for (row, file, name) in TESTS.iter().chain(&CASES) {
+    for (row, file, name) in TESTS.iter().chain(CASES) {
         let text = fs::read_to_string(crates.join(file)).unwrap();
         let begin = text.find(&format!("fn {name}(")).unwrap_or_else(|| panic!("{row}: {file} has no test `{name}`"));
         // Its attribute is the line before.
@@ -120,6 +153,9 @@ fn every_row_has_a_test() {
         let is_close = text[..begin].lines().rev().take(3).any(|line| Some(line) == line_before);
         let attribute = is_close && line_before.is_some_and(|line| line.contains("test"));
         assert!(attribute, "{row}: `{name}` in {file} is no test");
+    }
+    for case in GATEWAY_CASES {
+        assert!(CASES.iter().any(|(row, ..)| *row == case), "{case} has no test");
     }
     let covered: BTreeSet<&str> = TESTS.iter().map(|(row, ..)| *row).collect();
     let all: BTreeSet<String> =

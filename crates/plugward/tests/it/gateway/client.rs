@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, fixture, plugward};
+use crate::support::{HOST_SECRET, PATIENCE, fixture, plugward};
 
 /// Lines that may wait to be looked at; far above what any test makes the program write.
 const MAX_WAITING_LINES: usize = 100_000;
@@ -243,6 +243,7 @@ fn command(home: &Path) -> Command {
         .current_dir(home)
         .env_clear()
         .env("PATH", format!("{bin}:{path}"))
+        .env(HOST_SECRET, "planted")
         .env("PLUGWARD_HOME", home)
         .env("PLUGWARD_ENVIRONMENT", "development")
         .env("PLUGWARD_DAEMON", "off");

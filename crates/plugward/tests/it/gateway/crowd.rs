@@ -20,6 +20,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::task::JoinSet;
 
+use super::crowd_cancels;
 use super::crowd_client::Connection;
 use super::home_with;
 use super::http_client::{Face, modern};
@@ -108,19 +109,19 @@ impl Caller {
     }
 }
 
-fn request(id: u64, method: &str, params: &Value) -> Value {
+pub(super) fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
 /// Where clients call, and until when.
 #[derive(Clone)]
-struct Place {
-    address: SocketAddr,
-    token: String,
-    until: Instant,
+pub(super) struct Place {
+    pub(super) address: SocketAddr,
+    pub(super) token: String,
+    pub(super) until: Instant,
 }
 
-fn headers<'a>(extra: &[(&'a str, &'a str)], bearer: &'a str) -> Vec<(&'a str, &'a str)> {
+pub(super) fn headers<'a>(extra: &[(&'a str, &'a str)], bearer: &'a str) -> Vec<(&'a str, &'a str)> {
     let mut all = vec![("Authorization", bearer), ("Accept", "application/json, text/event-stream")];
     all.extend(extra);
     all
@@ -298,11 +299,12 @@ async fn many_clients_of_both_eras_share_ten_plugins_and_nothing_is_mixed_up() {
     raise_descriptor_limit();
     let seconds = std::env::var("PLUGWARD_CROWD_SECONDS").ok().and_then(|text| text.parse().ok());
     let (clients, length) = seconds.map_or((SHORT, SHORT_RUN), |seconds| (LONG, Duration::from_secs(seconds)));
-    let plugins: Vec<Fixture> = (0..PLUGINS).map(|number| Fixture::normal(&format!("fx{number}"))).collect();
+    let mut plugins: Vec<Fixture> = (0..PLUGINS).map(|number| Fixture::normal(&format!("fx{number}"))).collect();
+    plugins.push(Fixture::imported(crowd_cancels::PLUGIN, &["wait"]));
     let face = Face::start(home_with(&plugins).await);
     // Until the tools are there; a first list waits for them.
     let listed = face.modern(1, "tools/list", &json!({})).json();
-    assert_eq!(listed["result"]["tools"].as_array().map(Vec::len), Some(PLUGINS * 6), "{listed}");
+    assert_eq!(listed["result"]["tools"].as_array().map(Vec::len), Some(PLUGINS * 6 + 2), "{listed}");
     let place = Place { address: face.address(), token: face.token().to_owned(), until: Instant::now() + length };
     let counts = Arc::new(Counts::default());
     let mut crowd = JoinSet::new();
@@ -317,12 +319,13 @@ async fn many_clients_of_both_eras_share_ten_plugins_and_nothing_is_mixed_up() {
             crowd.spawn(over_pipes(face.home().to_owned(), place.until, caller));
         }
     }
+    let cancels = tokio::spawn(crowd_cancels::give_up(place.clone()));
     let mut sizes = Vec::new();
     while Instant::now() < place.until {
         sizes.push(resident_bytes(face.pid()));
         tokio::time::sleep(LOOK).await;
     }
-    assert_eq!(plugin_processes(face.pid()), PLUGINS, "one process for each plugin, whoever calls it");
+    assert_eq!(plugin_processes(face.pid()), plugins.len(), "one process for each plugin, whoever calls it");
     while let Some(ended) = crowd.join_next().await {
         ended.unwrap();
     }
@@ -336,6 +339,7 @@ async fn many_clients_of_both_eras_share_ten_plugins_and_nothing_is_mixed_up() {
         warm >> 20,
         end >> 20
     );
+    println!("{}", cancels.await.unwrap().line());
     assert!(answered >= all as u64, "{answered} answers for {all} clients");
     assert!(busy <= answered / 100, "{busy} of {answered} calls found a plugin busy");
     assert!(notes > 0, "no progress was reported at all");

@@ -113,18 +113,23 @@ async fn an_agent_that_vanishes_leaves_no_call_running() {
     until("opened", 1);
     drop(agent);
     until("cancelled", 1);
+    let mut agent = Client::join_at(face.home());
+    agent.send("tools/call", &modern(0, "tools/call", &json!({"name": "fx_wait"}))["params"]);
+    until("opened", 2);
+    drop(agent);
+    until("cancelled", 2);
     let session = face.session("2025-11-25");
     let call = json!({"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": "fx_wait"}});
     let own = [("Mcp-Session-Id", session.as_str())];
     let waiting = face.open("POST", &own, Some(&call));
-    until("opened", 2);
+    until("opened", 3);
     assert_eq!(face.reply("DELETE", &own, None).status, 204);
-    until("cancelled", 2);
+    until("cancelled", 3);
     drop(waiting);
     let waiting = face.open("POST", &[], Some(&modern(5, "tools/call", &json!({"name": "fx_wait"}))));
-    until("opened", 3);
+    until("opened", 4);
     drop(waiting);
-    until("cancelled", 3);
+    until("cancelled", 4);
     face.close();
 }
 

@@ -13,7 +13,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, fixture, plugward};
+use crate::support::{HOST_SECRET, PATIENCE, fixture, plugward};
 
 /// A running `plugward serve --http`.
 pub(super) struct Face {
@@ -71,6 +71,7 @@ impl Face {
             .current_dir(home.path())
             .env_clear()
             .env("PATH", format!("{bin}:{path}"))
+            .env(HOST_SECRET, "planted")
             .env("PLUGWARD_HOME", home.path())
             .env("PLUGWARD_ENVIRONMENT", "development")
             .stdin(Stdio::null())

@@ -2,9 +2,12 @@
 //!
 //! If these fail, agents lose tools, answers or digits. What needs no plugin is tested inside the gateway module.
 
+mod agent;
 mod calls;
+mod cancels;
 mod client;
 mod crowd;
+mod crowd_cancels;
 mod crowd_client;
 mod ending;
 mod hot;
@@ -17,10 +20,12 @@ mod modern;
 mod offers;
 mod offers_reached;
 mod people;
+mod probe;
 mod rounds;
 mod starting;
 mod tokens;
 mod unavailable;
+mod upstream;
 
 use tempfile::TempDir;
 

@@ -22,6 +22,9 @@ use tempfile::TempDir;
 /// Longest wait for anything in a test. Generous: machines that run tests are slow and busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A variable of every host that no plugin may see.
+pub(crate) const HOST_SECRET: &str = "HOST_ONLY_SECRET";
+
 /// The program under test.
 pub(crate) fn plugward() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_plugward"))

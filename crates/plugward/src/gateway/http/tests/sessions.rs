@@ -26,6 +26,25 @@ async fn a_lost_session_is_told_as_such_and_begins_anew() {
     assert_eq!(face.send("DELETE", &headers, "").await.refused().await.0, 404);
     assert_eq!(face.post(&headers, &note("notifications/initialized")).await.refused().await.0, 404);
     assert_ne!(face.session("2025-06-18").await, id);
+    // One that still shows the dead id, as some do, begins anew all the same.
+    let again = face.post(&headers, &hello("2025-06-18")).await;
+    assert_eq!(again.status.as_u16(), 200);
+    assert!(!["", id.as_str()].contains(&again.header("mcp-session-id")), "the dead id came back");
+}
+
+#[tokio::test]
+async fn behind_a_balancer_a_session_of_another_host_begins_anew() {
+    // B092: with any other status a client that lands elsewhere is lost at random. Stateless ones notice nothing.
+    let (one, other) = (Face::new().await, Face::new().await);
+    let id = one.session("2025-11-25").await;
+    let headers = [("mcp-session-id", id.as_str())];
+    let list = request(2, "tools/list", json!({}));
+    assert_eq!(one.post(&headers, &list).await.status.as_u16(), 200, "the control");
+    assert_eq!(other.post(&headers, &list).await.refused().await, (404, -32600));
+    let stream = [headers[0], ("accept", "text/event-stream")];
+    assert_eq!(other.send("GET", &stream, "").await.refused().await.0, 404);
+    assert_eq!(other.post(&headers, &hello("2025-11-25")).await.status.as_u16(), 200);
+    assert_eq!(one.post(&headers, &list).await.status.as_u16(), 200, "where it was, it goes on");
 }
 
 #[tokio::test]

@@ -41,6 +41,10 @@ async fn a_request_is_answered_by_itself_and_leaves_no_session() {
         (&reply["id"], &reply["result"]["tools"], &reply["result"]["ttlMs"]),
         (&json!(7), &json!([]), &json!(0))
     );
+    // Whichever host a balancer picks (B092).
+    let other = Face::new().await.ask("tools/list", json!({})).await;
+    assert_eq!((other.status.as_u16(), other.header("mcp-session-id")), (200, ""));
+    assert_eq!(other.json().await, reply);
     // A session id of another server is nothing to it (HT-01).
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list"), ("mcp-session-id", "x")];
     assert_eq!(face.post(&headers, &modern(1, "tools/list", json!({}))).await.status.as_u16(), 200);
