@@ -69,7 +69,7 @@ async fn a_session_speaks_its_revision() {
     }
     let again = face.post(&[("mcp-session-id", &id)], &hello("2025-11-25")).await;
     assert_eq!(again.status.as_u16(), 200, "a client that begins anew gets a new session");
-    for (method, code) in [("no/such", -32601), ("tools/call", -32602), ("logging/setLevel", -32601)] {
+    for (method, code) in [("no/such", -32601), ("tools/call", -32602), ("logging/setLevel", -32602)] {
         let reply = face.post(&[("mcp-session-id", &id)], &request(9, method, json!({}))).await;
         let body = reply.json().await;
         assert_eq!((&body["id"], &body["error"]["code"]), (&json!(9), &json!(code)), "{method}");
