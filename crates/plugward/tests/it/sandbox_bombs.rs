@@ -178,9 +178,13 @@ async fn explode(bomb: &Bomb) {
         (said, fall)
     };
     let asking = async {
-        while !is_over.get() {
+        // Once in any case: some bombs are over before an answer is there.
+        loop {
             busy.push(ask_neighbour(&host).await);
             most_kib = most_kib.max(host_kib());
+            if is_over.get() {
+                return;
+            }
         }
     };
     let ((said, fall), ()) = tokio::join!(going_off, asking);
