@@ -298,12 +298,6 @@ const LANDLOCK_SCOPES_ABI: u8 = 6;
 
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux starts plugins"))]
 impl Enforcement {
-    /// A program without a home cannot fill one, and lacks no limit on it.
-    pub(crate) fn without_home(mut self) -> Self {
-        self.missing.retain(|missing| missing != HOME_SIZE);
-        self
-    }
-
     /// The report for a plugin started by the launcher without isolation layers.
     pub(crate) fn launcher_only() -> Self {
         const MISSING: [&str; 5] = [
@@ -370,9 +364,6 @@ impl Enforcement {
     }
 }
 
-/// What is missing where nobody looks at the size of a plugin's home.
-const HOME_SIZE: &str = "limit on the size of its home";
-
 /// What a reader may take for granted at this level and must not.
 fn missing(level: Level, applied: Applied) -> Vec<String> {
     if level == Level::None {
@@ -381,7 +372,7 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
     let abi = applied.landlock_abi();
     let spaces = applied.has(Applied::MOUNTS);
     let open = !applied.has(Applied::NO_SOCKETS) && !applied.has(Applied::NETWORK);
-    let facts: [(bool, &str); 14] = [
+    let facts: [(bool, &str); 13] = [
         (open, "network isolation"),
         (!spaces && abi == 0, "file system isolation"),
         (!spaces && abi > 0, "hiding that files exist"),
@@ -398,7 +389,6 @@ fn missing(level: Level, applied: Applied) -> Vec<String> {
         (applied.has(Applied::BWRAP), "limit on the number of temporary files (needs namespaces of our own)"),
         (!applied.has(Applied::PROCESS_LIMIT) && !applied.has(Applied::CGROUP), "limit on processes"),
         (!applied.has(Applied::MEMORY_WATCH), "limit on shared memory"),
-        (!applied.has(Applied::DISK_WATCH), HOME_SIZE),
     ];
     facts.iter().filter(|(missing, _)| *missing).map(|(_, what)| (*what).to_owned()).collect()
 }

@@ -30,11 +30,14 @@ impl RunningProcess {
         let watched = Arc::clone(&process);
         tokio::spawn(async move {
             loop {
-                let news_of_limits = watched.take_reached();
-                if !news_of_limits.is_empty() {
-                    limits.send_modify(|all| all.extend(news_of_limits));
-                }
-                if let Some(exit) = watched.poll_status() {
+                let status = watched.poll_status();
+                limits.send_if_modified(|told| {
+                    let reached = watched.reached();
+                    let is_news = reached != *told;
+                    *told = reached;
+                    is_news
+                });
+                if let Some(exit) = status {
                     report.send_replace(Some(exit));
                     return;
                 }
@@ -42,13 +45,7 @@ impl RunningProcess {
                     // Without readiness the launcher's word cannot be awaited; the session still ends with its pipes.
                     return;
                 }
-                if let Some(exit) = watched.poll_status() {
-                    // What came before its end, together with it, is told before it.
-                    limits.send_modify(|all| all.extend(watched.take_reached()));
-                    report.send_replace(Some(exit));
-                    return;
-                }
-                // Forgets the readiness that `poll_status` has used up.
+                // Forgets the readiness before the next look uses it up: what comes in between is seen by that look.
                 let _ = news.try_io(Interest::READABLE, || -> std::io::Result<()> {
                     Err(std::io::ErrorKind::WouldBlock.into())
                 });

@@ -98,9 +98,9 @@ pub(super) fn held(tree: &[i32], device: Option<u64>) -> Held {
                 found.is_hidden |= lives(thread);
                 continue;
             };
-            let mut count = 0;
+            let mut entries_seen = 0_u64;
             for entry in entries.flatten().take(MAX_DESCRIPTORS) {
-                count += 1;
+                entries_seen += 1;
                 // Through the link, to the file itself, without opening it.
                 match statat(&folder, entry.file_name(), AtFlags::empty()) {
                     Ok(file) if seen.insert((file.st_dev, file.st_ino)) => found.add(&file, device),
@@ -110,7 +110,7 @@ pub(super) fn held(tree: &[i32], device: Option<u64>) -> Held {
                 }
             }
             // Those for the folder itself and the one above it are none.
-            found.most_entries = found.most_entries.max(u64::saturating_sub(count, 2));
+            found.most_entries = found.most_entries.max(entries_seen.saturating_sub(2));
         }
     }
     found

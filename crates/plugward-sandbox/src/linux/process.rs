@@ -36,7 +36,9 @@ pub struct PluginProcess {
     launcher_pid: u32,
     enforcement: Enforcement,
     stop: StopGrace,
-    limits: Option<(Limits, u64)>,
+    limits: Option<Limits>,
+    /// Size of its folder for temporary files.
+    tmp_bytes: u64,
     state: Mutex<State>,
 }
 
@@ -48,7 +50,7 @@ struct State {
     main: Option<MainExit>,
     gone: Option<(bool, u32)>,
     exceeded: Option<Exceeded>,
-    /// What nobody has taken yet.
+    /// Each once.
     reached: Vec<Reached>,
     report: Option<ExitReport>,
     listeners: Option<Listeners>,
@@ -57,7 +59,8 @@ struct State {
 impl PluginProcess {
     pub(super) fn new(control: OwnedFd, launcher: Child, reader: RecordReader, pid: u32, spec: &LaunchSpec) -> Self {
         let stop = spec.stop;
-        let limits = spec.sandbox.as_ref().map(|sandbox| (sandbox.limits, sandbox.tmp_bytes));
+        let limits = spec.sandbox.as_ref().map(|sandbox| sandbox.limits);
+        let tmp_bytes = spec.sandbox.as_ref().map_or(0, |sandbox| sandbox.tmp_bytes);
         let launcher_pid = launcher.id();
         let (launcher, enforcement) = (Some(launcher), Enforcement::launcher_only());
         let state = State {
@@ -70,7 +73,7 @@ impl PluginProcess {
             report: None,
             listeners: None,
         };
-        Self { control, pid, launcher_pid, enforcement, stop, limits, state: Mutex::new(state) }
+        Self { control, pid, launcher_pid, enforcement, stop, limits, tmp_bytes, state: Mutex::new(state) }
     }
 
     /// Process id of the plugin's main process. Meaningful until the main exit is reported; for display, not for signals.
@@ -173,12 +176,12 @@ impl PluginProcess {
         state.report
     }
 
-    /// Limits of the kernel that the plugin was seen at since this was last called. Never waits.
+    /// Limits of the kernel that the plugin was seen at so far, each once. Never waits.
     #[must_use]
-    pub fn take_reached(&self) -> Vec<Reached> {
+    pub fn reached(&self) -> Vec<Reached> {
         let mut state = self.lock();
         self.advance(&mut state);
-        std::mem::take(&mut state.reached)
+        state.reached.clone()
     }
 
     /// Waits for the final report, at most `timeout`. For tests and callers without a runtime.
@@ -226,13 +229,12 @@ impl PluginProcess {
                     state.gone = Some((survivors == 0, leftovers_killed));
                 }
                 Ok(Some(Record::Exceeded { limit, used_mib })) => {
-                    let exceeded = self.limits.as_ref().map(|(limits, _)| wire::exceeded(limit, used_mib, limits));
+                    let exceeded = self.limits.as_ref().map(|limits| wire::exceeded(limit, used_mib, limits));
                     // The first is what it was ended for; others can follow from that.
                     state.exceeded = state.exceeded.or(exceeded);
                 }
                 Ok(Some(Record::Reached(bound))) => {
-                    let reached = self.limits.as_ref().map(|(limits, tmp_bytes)| bound.reached(limits, *tmp_bytes));
-                    // A launcher of this build tells each once.
+                    let reached = self.limits.as_ref().map(|limits| bound.reached(limits, self.tmp_bytes));
                     state.reached.extend(reached.filter(|reached| !state.reached.contains(reached)));
                 }
                 // These belong to the start and have been taken in by it.

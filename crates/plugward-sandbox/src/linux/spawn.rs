@@ -191,8 +191,9 @@ impl Launcher {
             return Err(SpawnError::NotHeld { level: sandbox.level, escapes });
         }
         let mut enforcement = Enforcement::of(sandbox.level, applied, Some(format!("ok@{name}")));
-        if sandbox.home_dir.is_none() {
-            enforcement = enforcement.without_home();
+        // A program without a home cannot fill one.
+        if sandbox.home_dir.is_some() && !applied.has(Applied::DISK_WATCH) {
+            enforcement.missing.push("limit on the size of its home".to_owned());
         }
         if !applied.has(Applied::CGROUP) {
             let reason = cgroup::reason().unwrap_or_else(|| "making one failed".to_owned());

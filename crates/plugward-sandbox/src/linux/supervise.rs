@@ -301,6 +301,8 @@ impl Supervision {
     /// One round is not enough: a process that forks while the tree is read is missed, but its child is found in the
     /// next round, since it cannot leave this subreaper.
     fn end_tree(mut self) {
+        // What ends from now on is ended by this, whatever it has used.
+        self.limits = None;
         let give_up = Instant::now() + KILL_LIMIT;
         if let Some(group) = &self.group {
             group.kill();

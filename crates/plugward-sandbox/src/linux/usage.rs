@@ -49,7 +49,8 @@ fn with_memory(pid: i32) -> Option<i32> {
     tree::threads(pid).into_iter().find(|thread| resident_pages(*thread).is_some())
 }
 
-/// User and system time together, and the number of threads, of a status line; the name in parentheses may hold anything, so fields count from its end.
+/// User and system time together, and the number of threads, of a status line; the name in parentheses may hold anything, so
+/// fields count from its end.
 fn ticks_and_threads(stat: &str) -> Option<(u64, u64)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
