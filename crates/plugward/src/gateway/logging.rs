@@ -10,6 +10,8 @@ use plugward_protocol::{RequestMeta, RpcError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::empty_object;
+
 /// What a session reads of its own calls before it names a level: what concerns whoever called, without details.
 const UNNAMED: LogLevel = LogLevel::Info;
 
@@ -44,10 +46,5 @@ pub(super) fn set_level(listener: &Listener, params: Option<&RawValue>) -> Resul
     let level = named.and_then(|params| LogLevel::parse(&params.level));
     let level = level.ok_or_else(|| RpcError::new(codes::INVALID_PARAMS, "`level` is not a level"))?;
     listener.set_log_level(level);
-    Ok(empty())
-}
-
-/// The result of what has none.
-pub(super) fn empty() -> Box<RawValue> {
-    RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+    Ok(empty_object())
 }

@@ -32,6 +32,7 @@ mod view;
 use std::time::Duration;
 
 use plugward_host::Host;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::profile::Profile;
@@ -42,6 +43,11 @@ pub(crate) use server::Server;
 /// many never list again, so a short wait spares them an empty list; a longer one would let a plugin that hangs hold up
 /// the others (case B036).
 pub(crate) const FIRST_LIST_WAIT: Duration = Duration::from_secs(2);
+
+/// The result of what has none, and the arguments of a call that names none.
+fn empty_object() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
 
 /// Options of one MCP session.
 #[derive(Debug, Clone)]

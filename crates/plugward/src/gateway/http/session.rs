@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::super::Server;
 use super::super::driver::next_session;
+use super::super::empty_object;
 use super::super::logging::{self, WantedLevel};
 use super::super::modern::invalid_params;
 use super::super::offers::OfferMethod;
@@ -265,7 +266,7 @@ impl Session {
     ) -> Result<Box<RawValue>, RpcError> {
         let params = asked.params.as_deref();
         match asked.method.as_str() {
-            methods::PING => Ok(logging::empty()),
+            methods::PING => Ok(empty_object()),
             methods::LOGGING_SET_LEVEL => logging::set_level(&self.listener, params),
             methods::TOOLS_LIST => self.list_tools(params, &cancel).await,
             methods::TOOLS_CALL => {

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
+use super::empty_object;
 use rank::{Document, Index};
 
 const SEARCH: &str = "search_tools";
@@ -120,18 +121,13 @@ impl Request {
             CALL => serde_json::from_str(text).map(|CallArguments { name, arguments }| {
                 let arguments = arguments.filter(|arguments| arguments.get() != "null");
                 // Digits and order of the arguments are the caller's; they go on as text.
-                let arguments = arguments.unwrap_or_else(no_arguments);
+                let arguments = arguments.unwrap_or_else(empty_object);
                 Request::Call(CallParamsIn { name, arguments, ..params.clone() })
             }),
             _ => return None,
         };
         Some(request.unwrap_or_else(|error| Request::Invalid(format!("arguments of `{}`: {error}", params.name))))
     }
-}
-
-/// Arguments of a call that names none.
-fn no_arguments() -> Box<RawValue> {
-    RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 /// What can be found at one moment.
