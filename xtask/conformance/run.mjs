@@ -6,6 +6,8 @@ import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 
+import { serve } from "../../xtask/host.mjs";
+
 const [program, home, wantedTool, ...revisions] = process.argv.slice(2);
 const PATIENCE_MS = 60_000;
 // What a check that was made ends with; the suite has others for those that were skipped or only tell something.
@@ -13,18 +15,7 @@ const JUDGED = ["SUCCESS", "FAILURE", "WARNING"];
 // Stands as a failed check of a scenario that made none.
 const NO_CHECKS = "makes-no-checks";
 
-const server = spawn(program, ["serve", "--http", "127.0.0.1:0"], { stdio: ["ignore", "ignore", "pipe"] });
-let told = "";
-const url = await new Promise((found, failed) => {
-  server.stderr.setEncoding("utf8").on("data", (text) => {
-    told += text;
-    const match = told.match(/MCP on (http:\/\/\S+\/mcp)/);
-    if (match) found(match[1]);
-  });
-  server.on("exit", () => failed(new Error(`the program ended: ${told}`)));
-  setTimeout(() => failed(new Error(`no address within ${PATIENCE_MS} ms: ${told}`)), PATIENCE_MS).unref();
-});
-const token = (await readFile(path.join(home, "run/mcp-token"), "utf8")).trim();
+const { url, token, stop, told } = await serve(program, home);
 
 // The plugin starts beside the server; the suite must not meet a list that is still empty.
 const deadline = Date.now() + PATIENCE_MS;
@@ -45,7 +36,7 @@ for (;;) {
   });
   const text = await answer.text();
   if (text.includes(`"${wantedTool}"`)) break;
-  if (Date.now() > deadline) throw new Error(`tool ${wantedTool} does not appear: ${text}\n${told}`);
+  if (Date.now() > deadline) throw new Error(`tool ${wantedTool} does not appear: ${text}\n${told()}`);
   await new Promise((resolve) => setTimeout(resolve, 50));
 }
 
@@ -77,9 +68,6 @@ for (const revision of revisions) {
   results[revision] = scenarios;
   await rm(out, { recursive: true });
 }
-server.removeAllListeners("exit");
-const ended = new Promise((resolve) => server.on("exit", resolve));
-server.kill("SIGTERM");
-await ended;
+await stop();
 // On a line of its own: the suite writes to the same stream.
 process.stdout.write(`\nRESULTS ${JSON.stringify(results)}\n`);

@@ -8,14 +8,13 @@ mod stateless;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use crate::driver::Plugward;
-use crate::packages::Package;
+use crate::packages::{self, Package};
 use crate::process::Job;
 use crate::tools;
 
@@ -28,6 +27,10 @@ const REVISIONS: [(&str, usize); 2] = [("2025-11-25", 30), ("2026-07-28", 37)];
 
 /// Id of the plugin.
 const PLUGIN: &str = "conformance";
+
+/// Everything the suite asks for beside tools.
+const PERMISSIONS: &str =
+    "[mcp.prompts, mcp.resources, mcp.completions, mcp.logging, mcp.sampling, mcp.elicitation, mcp.roots]";
 
 /// A tool without which the fixture is not there yet.
 const WANTED_TOOL: &str = "test_simple_text";
@@ -119,7 +122,7 @@ fn run_before(root: &Path, suite: &Package, mode: &str, list: &[Expected]) -> Re
     let plugward = Plugward::fresh(root, mode)?;
     // One plugin under its own names, as the suite calls them.
     fs::write(plugward.home().join("config.toml"), "naming = \"pass-through\"\n")?;
-    plugward.install(&fixture_package(root, mode)?)?;
+    plugward.install(&packages::fixture(root, mode, PLUGIN, mode, PERMISSIONS)?)?;
     let digest = plugward.review(PLUGIN)?;
     plugward.approve(PLUGIN, &digest)?;
     plugward.succeed(&["enable", PLUGIN])?;
@@ -182,27 +185,6 @@ fn judge(list: &[Expected], revision: &str, ran: &Failures) -> Vec<String> {
         }
     }
     wrong
-}
-
-/// The fixture as a plugin folder.
-fn fixture_package(root: &Path, mode: &str) -> Result<PathBuf> {
-    let dir = root.join(".xtask/servers").join(mode);
-    fs::create_dir_all(&dir)?;
-    let manifest = format!(
-        "id: {PLUGIN}\nname: Conformance\nversion: 1.0.0\npermissions: [mcp.prompts, mcp.resources, mcp.completions, mcp.logging, mcp.sampling, mcp.elicitation, mcp.roots]\nbackend:\n  type: mcp\n  transport: stdio\n  \
-         command: ./mcp-fixture\n  args: [{mode}]\n"
-    );
-    fs::write(dir.join("plugin.yaml"), manifest)?;
-    let binary = tools::debug_binaries(root)?.join("mcp-fixture");
-    let copy = dir.join("mcp-fixture");
-    fs::copy(&binary, &copy).with_context(|| {
-        format!(
-            "`{}` is not built; run `cargo build --workspace --features mcp-fixture/misbehaviours`",
-            binary.display()
-        )
-    })?;
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
-    Ok(dir)
 }
 
 #[cfg(test)]

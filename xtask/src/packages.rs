@@ -2,6 +2,7 @@
 //! again while what pins them is unchanged. Refuses install scripts, unpinned versions and half-made folders.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -100,6 +101,28 @@ fn install_python(dir: &Path) -> Result<()> {
         .run()?
         .success()?;
     Ok(())
+}
+
+/// The fixture in one of its modes as a plugin folder, at `.xtask/servers/<place>`. It is made anew each time: what it holds was
+/// built just now.
+pub(crate) fn fixture(root: &Path, place: &str, id: &str, mode: &str, permissions: &str) -> Result<PathBuf> {
+    let dir = root.join(".xtask/servers").join(place);
+    fs::create_dir_all(&dir)?;
+    let manifest = format!(
+        "id: {id}\nname: Fixture\nversion: 1.0.0\npermissions: {permissions}\nbackend:\n  type: mcp\n  transport: stdio\n  \
+         command: ./mcp-fixture\n  args: [{mode}]\n"
+    );
+    fs::write(dir.join("plugin.yaml"), manifest)?;
+    let binary = tools::debug_binaries(root)?.join("mcp-fixture");
+    let copy = dir.join("mcp-fixture");
+    fs::copy(&binary, &copy).with_context(|| {
+        format!(
+            "`{}` is not built; run `cargo build --workspace --features mcp-fixture/misbehaviours`",
+            binary.display()
+        )
+    })?;
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+    Ok(dir)
 }
 
 /// Makes `history.git` in `dir`: a bare repository with one commit on `main`.

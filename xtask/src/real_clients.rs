@@ -5,8 +5,6 @@
 mod features;
 mod table;
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::driver::Plugward;
-use crate::packages::Package;
+use crate::packages::{self, Package};
 use crate::process::Job;
 use crate::{real_servers, tools};
 
@@ -131,8 +129,8 @@ fn host_with(root: &Path, behind: &str, [calls, offers]: [&str; 2]) -> Result<Pl
     let everything = real_servers::package(root, "server-everything")?;
     let permissions = "[mcp.prompts, mcp.resources, mcp.completions, mcp.elicitation]";
     let packages = [
-        ("calls", fixture_package(root, behind, "calls", calls, "[notes.read]")?),
-        ("offers", fixture_package(root, behind, "offers", offers, permissions)?),
+        ("calls", packages::fixture(root, &format!("calls-{behind}"), "calls", calls, "[notes.read]")?),
+        ("offers", packages::fixture(root, &format!("offers-{behind}"), "offers", offers, permissions)?),
         ("server-everything", everything.dir),
     ];
     for (id, package) in packages {
@@ -142,27 +140,6 @@ fn host_with(root: &Path, behind: &str, [calls, offers]: [&str; 2]) -> Result<Pl
         plugward.succeed(&["enable", id])?;
     }
     Ok(plugward)
-}
-
-/// The fixture in one of its modes as a plugin folder.
-fn fixture_package(root: &Path, behind: &str, id: &str, mode: &str, permissions: &str) -> Result<PathBuf> {
-    let dir = root.join(".xtask/servers").join(format!("{id}-{behind}"));
-    fs::create_dir_all(&dir)?;
-    let manifest = format!(
-        "id: {id}\nname: Fixture\nversion: 1.0.0\npermissions: {permissions}\nbackend:\n  type: mcp\n  transport: stdio\n  \
-         command: ./mcp-fixture\n  args: [{mode}]\n"
-    );
-    fs::write(dir.join("plugin.yaml"), manifest)?;
-    let binary = tools::debug_binaries(root)?.join("mcp-fixture");
-    let copy = dir.join("mcp-fixture");
-    fs::copy(&binary, &copy).with_context(|| {
-        format!(
-            "`{}` is not built; run `cargo build --workspace --features mcp-fixture/misbehaviours`",
-            binary.display()
-        )
-    })?;
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
-    Ok(dir)
 }
 
 fn node(plugward: &Plugward, folders: &Folders, behind: &str, script: &str) -> Result<Vec<Report>> {

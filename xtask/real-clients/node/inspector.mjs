@@ -2,7 +2,7 @@
 // array with a report for each. Judging it is the caller's part.
 import { spawn } from "node:child_process";
 
-import { serve } from "./host.mjs";
+import { serve } from "../../../xtask/host.mjs";
 
 const [program, home] = process.argv.slice(2);
 const TEXT = "grüße, 世界";

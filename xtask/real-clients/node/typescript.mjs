@@ -8,7 +8,7 @@ import { StdioClientTransport as Stdio1 } from "@modelcontextprotocol/sdk/client
 import { StreamableHTTPClientTransport as Http1 } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ElicitRequestSchema, ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 
-import { serve } from "./host.mjs";
+import { serve } from "../../../xtask/host.mjs";
 
 const [program, home, behind] = process.argv.slice(2);
 const TEXT = "grüße, 世界";

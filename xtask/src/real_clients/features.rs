@@ -39,7 +39,7 @@ pub(super) const FEATURES: [Feature; 16] = [
         about: "a published server behind",
         is_right: |found| *found == format!("Echo: {TEXT}"),
     },
-    Feature { name: "progress", about: "each note of a call, in order", is_right: is_progress },
+    Feature { name: "progress", about: "notes of a call while it runs, in order", is_right: is_progress },
     Feature {
         name: "cancel",
         about: "a call that is given up ends, here and at the plugin",
