@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::Job;
-use crate::tools;
+use crate::lone_test;
 
 /// The test.
 const TEST: &str = "chaos::ten_plugins_die_at_random_and_every_call_ends_once";
@@ -22,9 +21,6 @@ const SEED_DEFAULT: u64 = 0x5eed;
 
 /// Calls per second that any machine reaches, crashes included; with the time to build it bounds a run that hangs.
 const CALLS_PER_SECOND_MIN: u64 = 50;
-
-/// Time to build the test on a busy machine.
-const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Builds the fixture and the test, and runs it.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
@@ -45,26 +41,9 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     if calls == 0 || calls > CALLS_MAX {
         bail!("`--calls {calls}`: expected a number from 1 to {CALLS_MAX}");
     }
-    let root = tools::workspace_root()?;
-    let cargo = |label: &str, limit| Job::new(tools::cargo(), label, limit).dir(&root).echo();
-    let features = ["--features", "misbehaviours"];
-    cargo("building the fixture", BUILD_LIMIT)
-        .arg("build")
-        .args(["-p", "mcp-fixture"])
-        .args(features)
-        .run()?
-        .success()?;
-    let limit = BUILD_LIMIT + Duration::from_secs(calls / CALLS_PER_SECOND_MIN);
+    let settings = [("PLUGWARD_CHAOS_CALLS", calls.to_string()), ("PLUGWARD_CHAOS_SEED", seed.to_string())];
     let began = Instant::now();
-    cargo("chaos", limit)
-        .args(["test", "-p", "plugward", "--test", "it", "--features", "mcp-fixture/misbehaviours", "--"])
-        .args([TEST, "--exact", "--nocapture"])
-        // It is in a process of its own already, and what it prints is the report.
-        .env("PLUGWARD_TEST_ALONE", TEST)
-        .env("PLUGWARD_CHAOS_CALLS", calls.to_string())
-        .env("PLUGWARD_CHAOS_SEED", seed.to_string())
-        .run()?
-        .success()?;
+    lone_test::run("chaos", TEST, Duration::from_secs(calls / CALLS_PER_SECOND_MIN), &settings)?;
     println!("chaos: {calls} calls with seed {seed}, {:.0} s with building", began.elapsed().as_secs_f64());
     Ok(())
 }

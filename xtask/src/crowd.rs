@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::process::Job;
-use crate::tools;
+use crate::lone_test;
 
 /// The test.
 const TEST: &str = "gateway::crowd::many_clients_of_both_eras_share_ten_plugins_and_nothing_is_mixed_up";
@@ -20,8 +19,8 @@ const MINUTES_MAX: u64 = 24 * 60;
 /// Length of the run of the test command.
 const TEST_RUN: Duration = Duration::from_secs(45);
 
-/// Time to build the test on a busy machine, and to bring hundreds of clients up and down.
-const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// Time to bring hundreds of clients up and down on a busy machine.
+const UP_AND_DOWN: Duration = Duration::from_secs(5 * 60);
 
 /// A run by hand.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
@@ -44,22 +43,6 @@ pub(crate) fn run_short() -> Result<()> {
 }
 
 fn run_for(length: Duration) -> Result<()> {
-    let root = tools::workspace_root()?;
-    let cargo = |label: &str, limit| Job::new(tools::cargo(), label, limit).dir(&root).echo();
-    cargo("building the fixture", BUILD_LIMIT)
-        .args(["build", "-p", "mcp-fixture", "--features", "misbehaviours"])
-        .run()?
-        .success()?;
-    let done = cargo("crowd", BUILD_LIMIT + length)
-        .args(["test", "-p", "plugward", "--test", "it", "--features", "mcp-fixture/misbehaviours", "--"])
-        .args([TEST, "--exact", "--nocapture"])
-        // It is in a process of its own already, and what it prints is the report.
-        .env("PLUGWARD_TEST_ALONE", TEST)
-        .env("PLUGWARD_CROWD_SECONDS", length.as_secs().to_string())
-        .run()?
-        .success()?;
-    if !done.stdout.contains("1 passed") {
-        bail!("crowd: the test `{TEST}` is not there\n{}", done.tail());
-    }
-    Ok(())
+    let settings = [("PLUGWARD_CROWD_SECONDS", length.as_secs().to_string())];
+    lone_test::run("crowd", TEST, length + UP_AND_DOWN, &settings)
 }

@@ -10,6 +10,7 @@ mod conformance;
 mod crowd;
 mod driver;
 mod guard;
+mod lone_test;
 mod other_systems;
 mod packages;
 mod packaging;

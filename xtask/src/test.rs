@@ -19,7 +19,8 @@ const TESTS_LIMIT: Duration = Duration::from_secs(2700);
 const DEMO_LIMIT: Duration = Duration::from_secs(180);
 /// What clippy, build and test select, the same each time so that nothing is compiled twice. The feature brings the
 /// fixture's binary.
-const SELECTION: [&str; 5] = ["--workspace", "--all-targets", "--locked", "--features", "mcp-fixture/misbehaviours"];
+pub(crate) const SELECTION: [&str; 5] =
+    ["--workspace", "--all-targets", "--locked", "--features", "mcp-fixture/misbehaviours"];
 
 type Action = fn(&Context) -> Result<()>;
 
